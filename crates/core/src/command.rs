@@ -1,0 +1,166 @@
+//! Requests to change a task.
+
+use std::time::Duration;
+
+use crate::id::{Lease, TaskId, Token, WorkerId};
+use crate::json::Json;
+use crate::time::Timestamp;
+
+/// What a handler decided.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// Done; the result may be JSON `null` but is always there.
+    Completed {
+        /// What the handler returned.
+        result: Json,
+    },
+    /// The attempt failed.
+    Failed {
+        /// What went wrong.
+        error: String,
+        /// Whether another attempt makes sense.
+        retryable: bool,
+        /// A delay that overrides the policy's, such as a `Retry-After`; at most
+        /// [`limits::RETRY_AFTER`](crate::limits::RETRY_AFTER).
+        retry_after: Option<Duration>,
+    },
+    /// Not now: come back later. Does not cost an attempt.
+    Snoozed {
+        /// How long; at most [`limits::RETRY_AFTER`](crate::limits::RETRY_AFTER).
+        delay: Duration,
+    },
+    /// The handler found that the task should not be done.
+    Cancelled {
+        /// Why.
+        note: String,
+    },
+}
+
+/// A person or program that intervenes, and why; for the history.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct By {
+    /// Who.
+    pub actor: Option<String>,
+    /// Why, in their words.
+    pub note: Option<String>,
+}
+
+/// A request to change one task, and with it what depends on it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    /// A worker takes a task by name. By its holder, again: nothing happens.
+    Claim {
+        /// The task.
+        task: TaskId,
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// The handler has started. Optional: a finish without it records the start too.
+    Start {
+        /// Proof of the claim.
+        token: Token,
+        /// When it really started; now by default.
+        at: Option<Timestamp>,
+    },
+    /// The handler has ended. The same outcome for the same lease, again: nothing happens.
+    Finish {
+        /// Proof of the claim.
+        token: Token,
+        /// What the handler decided.
+        outcome: Outcome,
+        /// When it really started, if that was not reported yet; now by default.
+        started_at: Option<Timestamp>,
+    },
+    /// The worker gives the task back unfinished. Does not cost an attempt.
+    Release {
+        /// Proof of the claim.
+        token: Token,
+        /// Why, for the history.
+        note: Option<String>,
+    },
+    /// An operator stops it, wherever it is. No attempt starts after this.
+    Cancel {
+        /// The task.
+        task: TaskId,
+        /// Who and why.
+        by: By,
+    },
+    /// An operator wants it to run now: a failed, dead or cancelled task again, a waiting one without its
+    /// delay, a held one by another worker.
+    Retry {
+        /// The task.
+        task: TaskId,
+        /// Start a new life with all attempts, even if they are used up.
+        force: bool,
+        /// Who and why.
+        by: By,
+    },
+    /// An operator settles it by hand.
+    Resolve {
+        /// The task.
+        task: TaskId,
+        /// What it would have returned.
+        result: Option<Json>,
+        /// Who and why.
+        by: By,
+    },
+    /// The moment that a scheduled task, or one waiting for a retry, waits for has come.
+    Promote {
+        /// The task.
+        task: TaskId,
+    },
+    /// The holder has been silent for too long.
+    Expire {
+        /// The task.
+        task: TaskId,
+        /// The lease that is over.
+        lease: Lease,
+    },
+    /// Remove a final task, its history and its key.
+    Delete {
+        /// The task.
+        task: TaskId,
+    },
+}
+
+impl Command {
+    /// The task that the command names.
+    #[must_use]
+    pub fn task(&self) -> TaskId {
+        match self {
+            Self::Start { token, .. } | Self::Finish { token, .. } | Self::Release { token, .. } => {
+                token.task
+            }
+            Self::Claim { task, .. }
+            | Self::Cancel { task, .. }
+            | Self::Retry { task, .. }
+            | Self::Resolve { task, .. }
+            | Self::Promote { task }
+            | Self::Expire { task, .. }
+            | Self::Delete { task } => *task,
+        }
+    }
+
+    /// What a store has to load, and lock, before it can decide.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Claim { .. } => Scope::TaskAndQueue,
+            Self::Expire { .. } => Scope::TaskAndHolder,
+            _ => Scope::Task,
+        }
+    }
+}
+
+/// What a command concerns: a store loads this much and no more.
+///
+/// Workflows add the wider scopes (a task and its dependents; the whole workflow) to this list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The task alone.
+    Task,
+    /// And whether its queue is paused.
+    TaskAndQueue,
+    /// And until when its holder's heartbeat lasts.
+    TaskAndHolder,
+}

@@ -1,0 +1,59 @@
+//! Every bound of the system, in one place, each with its reason.
+//!
+//! Reaching one is a typed error ([`Invalid`](crate::Invalid)), never a surprise further in.
+
+use std::time::Duration;
+
+/// Bytes of a payload or a result. Larger things belong in a blob store, with their address in the payload.
+pub const JSON_BYTES: usize = 1 << 20;
+
+/// Nesting of a payload or a result. What most JSON readers accept, so that what is stored can be read back.
+pub const JSON_DEPTH: usize = 128;
+
+/// Characters of a namespace, queue or kind. They are part of index keys.
+pub const NAME_LENGTH: usize = 128;
+
+/// Bytes of an idempotency key, a lane key, an entity or a worker id. They are part of index keys.
+pub const KEY_BYTES: usize = 512;
+
+/// Tags of one task.
+pub const TAGS: usize = 32;
+
+/// Bytes of one tag.
+pub const TAG_BYTES: usize = 128;
+
+/// Bytes of an error, a note or an actor. Longer ones are cut: a failure must always be recordable.
+pub const TEXT_BYTES: usize = 16 << 10;
+
+/// Tasks in one submit, commands in one turn, tasks in one claim. Bounds the time the one writer is held.
+pub const BATCH: usize = 1_000;
+
+/// Queues, and kinds, that one worker may ask for. Their product is the number of index look-ups of a claim.
+pub const SUBSCRIPTIONS: usize = 256;
+
+/// Tasks of one page of a listing.
+pub const PAGE: usize = 1_000;
+
+/// Rows that one page of a listing looks at before it answers with what it has and a cursor.
+pub const PAGE_SCAN: usize = 20_000;
+
+/// Attempts that can be asked for. Unlimited is said by leaving the number out.
+pub const MAX_ATTEMPTS: u32 = 1_000_000;
+
+/// Slots of one lane. Above this a lane limits nothing.
+pub const LANE_LIMIT: u32 = 100_000;
+
+/// Largest backoff of a policy.
+pub const BACKOFF: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Largest delay a handler may ask for by itself (`Retry-After`, snooze). It may exceed the policy's cap.
+pub const RETRY_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Largest growth factor of an exponential backoff.
+pub const FACTOR: f64 = 1_000.0;
+
+/// Largest time a handler may be given.
+pub const TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Largest ageing, in thousandths of a priority point.
+pub const AGEING: u32 = 1_000_000_000;

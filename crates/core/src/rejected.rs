@@ -1,0 +1,241 @@
+//! Why a request was refused. Each refusal quotes what it saw and says what would be accepted;
+//! none of them changed anything.
+
+use thiserror::Error;
+
+use crate::id::{Lease, TaskId, Term, WorkerId};
+use crate::state::State;
+use crate::time::Timestamp;
+
+/// A value from outside that cannot be accepted.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{field} is {value}; expected {expected}")]
+pub struct Invalid {
+    /// Which part of the request.
+    pub field: &'static str,
+    /// What it was, quoted and shortened.
+    pub value: String,
+    /// What would be accepted.
+    pub expected: String,
+}
+
+impl Invalid {
+    /// Quotes `value`, cutting it to a length that fits a line.
+    pub fn new(field: &'static str, value: &str, expected: impl Into<String>) -> Self {
+        let end = value.floor_char_boundary(80);
+        let ellipsis = if end < value.len() { "…" } else { "" };
+        Self { field, value: format!("{:?}{ellipsis}", &value[..end]), expected: expected.into() }
+    }
+
+    /// For numbers and durations: the value is shown as it is.
+    pub fn number(field: &'static str, value: impl std::fmt::Debug, expected: impl Into<String>) -> Self {
+        Self { field, value: format!("{value:?}"), expected: expected.into() }
+    }
+}
+
+/// A request that was understood and refused.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Rejected {
+    /// No such task, or it was deleted or pruned.
+    #[error("task {task} does not exist; it was never submitted, or has been deleted or pruned")]
+    NotFound {
+        /// The id that was asked for.
+        task: TaskId,
+    },
+    /// Another worker holds the task.
+    #[error("task {task} is already claimed by worker {by}; claim another one")]
+    AlreadyClaimed {
+        /// The task.
+        task: TaskId,
+        /// Its holder.
+        by: WorkerId,
+    },
+    /// The task is not held by anyone, so it can't be started, finished or released.
+    #[error("task {task} is {state}, not claimed; claim it first")]
+    NotClaimed {
+        /// The task.
+        task: TaskId,
+        /// Where it is.
+        state: State,
+    },
+    /// The task has completed.
+    #[error("task {task} is completed, and a completed task never changes")]
+    TaskCompleted {
+        /// The task.
+        task: TaskId,
+    },
+    /// The task has failed for good.
+    #[error("task {task} is {state}; an operator may retry or resolve it")]
+    TaskFailed {
+        /// The task.
+        task: TaskId,
+        /// `failed` or `dead_letter`.
+        state: State,
+    },
+    /// The task was cancelled, skipped or resolved by hand.
+    #[error("task {task} is {state}{}", if *.state == State::Cancelled { "; an operator may retry it" } else { ", and that never changes" })]
+    Settled {
+        /// The task.
+        task: TaskId,
+        /// `cancelled`, `skipped` or `resolved_manually`.
+        state: State,
+    },
+    /// No attempts are left.
+    #[error("task {task} has used {attempt} of {max} attempts; retry it with force to start over")]
+    MaxAttempts {
+        /// The task.
+        task: TaskId,
+        /// Attempts used.
+        attempt: u32,
+        /// Attempts allowed.
+        max: u32,
+    },
+    /// A value in the request cannot be accepted.
+    #[error("invalid {0}")]
+    Invalid(#[from] Invalid),
+    /// The worker is unknown or has been silent for too long.
+    #[error("worker {worker} is not registered or was declared dead; register, or send a heartbeat, first")]
+    InvalidWorker {
+        /// The worker that was named.
+        worker: WorkerId,
+    },
+    /// Another worker holds this very lease.
+    #[error("task {task} is held by worker {holder}, not by {worker}; only its holder may do this")]
+    WrongWorker {
+        /// The task.
+        task: TaskId,
+        /// Who asked.
+        worker: WorkerId,
+        /// Who holds it.
+        holder: WorkerId,
+    },
+    /// The lease is no longer valid: it expired, was taken away, or the task was claimed again.
+    #[error(
+        "lease {lease} of task {task} is lost (the task is {state}, its lease {current}); stop working on it"
+    )]
+    LeaseLost {
+        /// The task.
+        task: TaskId,
+        /// The lease that was named.
+        lease: Lease,
+        /// The last lease given out.
+        current: Lease,
+        /// Where the task is.
+        state: State,
+    },
+    /// A task with this idempotency key exists and the submit asked to be told.
+    #[error("a task with key {key:?} exists already: {existing}; use another key, or delete it")]
+    KeyConflict {
+        /// The key.
+        key: String,
+        /// The task that has it.
+        existing: TaskId,
+    },
+    /// A task with this id exists.
+    #[error("a task with id {task} exists already; ids are never reused")]
+    IdConflict {
+        /// The id.
+        task: TaskId,
+    },
+    /// Only final tasks may be deleted.
+    #[error("task {task} is {state}; only final tasks can be deleted, so cancel it first")]
+    NotFinal {
+        /// The task.
+        task: TaskId,
+        /// Where it is.
+        state: State,
+    },
+    /// All slots of the task's lane are taken.
+    #[error("task {task} waits for a slot of its lane {lane:?}; claim it when an earlier one ends")]
+    LaneFull {
+        /// The task.
+        task: TaskId,
+        /// The lane's key.
+        lane: String,
+    },
+    /// The queue is paused.
+    #[error("queue {queue:?} is paused; resume it first")]
+    QueuePaused {
+        /// The queue.
+        queue: String,
+    },
+    /// It is too early to claim or promote the task.
+    #[error("task {task} is {state} until {due}; wait, or retry it now as an operator")]
+    NotDue {
+        /// The task.
+        task: TaskId,
+        /// `scheduled` or `waiting_for_retry`.
+        state: State,
+        /// When it is due.
+        due: Timestamp,
+    },
+    /// The task waits for others.
+    #[error("task {task} waits for its dependencies; it moves on by itself when they are done")]
+    Waiting {
+        /// The task.
+        task: TaskId,
+    },
+    /// There is nothing to promote: the task does not wait for a moment.
+    #[error(
+        "task {task} is {state}, so there is nothing to promote; only scheduled and waiting_for_retry are"
+    )]
+    NotTimed {
+        /// The task.
+        task: TaskId,
+        /// Where it is.
+        state: State,
+    },
+    /// The lease's holder is alive.
+    #[error("lease {lease} of task {task} is alive until {until}; it can expire only after that")]
+    LeaseAlive {
+        /// The task.
+        task: TaskId,
+        /// The lease.
+        lease: Lease,
+        /// Until when its holder's heartbeat lasts.
+        until: Timestamp,
+    },
+    /// The task asks for a registered entity and there is none.
+    #[error("entity {entity:?} is not registered; register it, or submit without require_entity")]
+    UnknownEntity {
+        /// The entity.
+        entity: String,
+    },
+    /// The writer is not the leader of this term any more.
+    #[error("term {term} is over; campaign again before doing a leader's work")]
+    NotLeader {
+        /// The term that was named.
+        term: Term,
+    },
+}
+
+impl Rejected {
+    /// A stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "task_not_found",
+            Self::AlreadyClaimed { .. } => "already_claimed",
+            Self::NotClaimed { .. } => "not_claimed",
+            Self::TaskCompleted { .. } => "task_completed",
+            Self::TaskFailed { .. } => "task_failed",
+            Self::Settled { .. } => "task_settled",
+            Self::MaxAttempts { .. } => "max_attempts_reached",
+            Self::Invalid(_) => "invalid_task",
+            Self::InvalidWorker { .. } => "invalid_worker",
+            Self::WrongWorker { .. } => "wrong_worker",
+            Self::LeaseLost { .. } => "lease_lost",
+            Self::KeyConflict { .. } => "key_conflict",
+            Self::IdConflict { .. } => "id_conflict",
+            Self::NotFinal { .. } => "not_final",
+            Self::LaneFull { .. } => "lane_full",
+            Self::QueuePaused { .. } => "queue_paused",
+            Self::NotDue { .. } => "not_due",
+            Self::Waiting { .. } => "waiting",
+            Self::NotTimed { .. } => "not_timed",
+            Self::LeaseAlive { .. } => "lease_alive",
+            Self::UnknownEntity { .. } => "unknown_entity",
+            Self::NotLeader { .. } => "not_leader",
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! A task: what was asked for ([`Spec`], which never changes) and where it stands ([`Status`]).
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::history::{Entry, Reason};
+use crate::id::{Lease, TaskId, WorkerId};
+use crate::json::Json;
+use crate::lane::Lane;
+use crate::limits;
+use crate::name::{Name, check_key, stored_text};
+use crate::rank::{Ageing, rank};
+use crate::rejected::Invalid;
+use crate::retry::RetryPolicy;
+use crate::state::State;
+use crate::time::Timestamp;
+
+/// Attempts of a task that does not say.
+pub const DEFAULT_ATTEMPTS: NonZeroU32 = NonZeroU32::new(3).unwrap();
+
+/// When a task may start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Start {
+    /// At once.
+    #[default]
+    Now,
+    /// Not before this moment.
+    At(Timestamp),
+    /// This long after the store, by its own clock, accepts it.
+    After(Duration),
+}
+
+/// What to do when a task with the same idempotency key exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnConflict {
+    /// Answer with the existing task's id and `created: false`. Payload differences do not matter.
+    #[default]
+    Return,
+    /// Refuse, naming the existing task.
+    Reject,
+}
+
+/// A request for a task. Start from [`NewTask::new`] and set what differs from the defaults.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewTask {
+    /// Chosen by the submitter; refused if it exists.
+    pub id: TaskId,
+    /// Tenant; `default` by default.
+    pub namespace: Name,
+    /// Line of tasks; `default` by default.
+    pub queue: Name,
+    /// Finds the handler.
+    pub kind: Name,
+    /// Input of the handler; `null` by default.
+    pub payload: Json,
+    /// Higher first; 0 by default.
+    pub priority: i32,
+    /// How its place improves with time; not at all by default.
+    pub ageing: Ageing,
+    /// Idempotency key, unique per namespace and kind while the task exists.
+    pub key: Option<String>,
+    /// What a second submit of the key means.
+    pub on_conflict: OnConflict,
+    /// Entity or concurrency key.
+    pub lane: Option<Lane>,
+    /// Whether the entity of the lane must be registered.
+    pub require_entity: bool,
+    /// When it may start; at once by default.
+    pub start: Start,
+    /// How long one attempt may take; unlimited by default.
+    pub timeout: Option<Duration>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// Attempts in all; 3 by default, `None` for no limit.
+    pub max_attempts: Option<NonZeroU32>,
+    /// When failed attempts are tried again.
+    pub retry: RetryPolicy,
+    /// Who submits it, for the history.
+    pub actor: Option<String>,
+}
+
+impl NewTask {
+    /// A task with all defaults.
+    #[must_use]
+    pub fn new(id: TaskId, kind: Name, payload: Json) -> Self {
+        Self {
+            id,
+            namespace: Name::default(),
+            queue: Name::default(),
+            kind,
+            payload,
+            priority: 0,
+            ageing: Ageing::default(),
+            key: None,
+            on_conflict: OnConflict::default(),
+            lane: None,
+            require_entity: false,
+            start: Start::default(),
+            timeout: None,
+            tags: Vec::new(),
+            max_attempts: Some(DEFAULT_ATTEMPTS),
+            retry: RetryPolicy::default(),
+            actor: None,
+        }
+    }
+
+    /// Whether every value is within its limits. Names, payload, lane and entity were checked when they were made.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if let Some(key) = &self.key {
+            check_key("idempotency key", key, limits::KEY_BYTES)?;
+        }
+        if self.tags.len() > limits::TAGS {
+            return Err(Invalid::number("number of tags", self.tags.len(), "at most 32"));
+        }
+        for tag in &self.tags {
+            check_key("tag", tag, limits::TAG_BYTES)?;
+        }
+        if let Some(max) = self.max_attempts
+            && max.get() > limits::MAX_ATTEMPTS
+        {
+            return Err(Invalid::number("max_attempts", max, "1 to 1000000, or none for no limit"));
+        }
+        if let Some(timeout) = self.timeout
+            && !(Duration::from_millis(1)..=limits::TIMEOUT).contains(&timeout)
+        {
+            return Err(Invalid::number("timeout", timeout, "1 ms to 365 days"));
+        }
+        self.ageing.check()?;
+        self.retry.check()
+    }
+
+    /// The task as it begins, with the first row of its history. A task in a lane begins without a slot;
+    /// the store gives it one, if one is free, in the same transaction.
+    #[must_use]
+    pub fn admit(self, now: Timestamp) -> (Task, Json, Entry) {
+        let due = match self.start {
+            Start::Now => now,
+            Start::At(at) => at,
+            Start::After(delay) => now.plus(delay),
+        };
+        let state = if due > now { State::Scheduled } else { State::Pending };
+        let entry = Entry {
+            seq: 1,
+            from: None,
+            to: state,
+            at: now,
+            actor: self.actor.as_deref().map(stored_text),
+            reason: Reason::Submitted,
+            note: None,
+        };
+        let status = Status {
+            state,
+            attempt: 0,
+            lease: 0,
+            worker: None,
+            due_at: (due > now).then_some(due),
+            claimed_at: None,
+            started_at: None,
+            finished_at: None,
+            updated_at: now,
+            error: None,
+            slot: false,
+            rank: rank(self.priority, self.ageing, now, 0),
+            entries: 1,
+        };
+        let spec = Spec {
+            namespace: self.namespace,
+            queue: self.queue,
+            kind: self.kind,
+            priority: self.priority,
+            ageing: self.ageing,
+            key: self.key,
+            lane: self.lane,
+            timeout: self.timeout,
+            tags: self.tags,
+            max_attempts: self.max_attempts,
+            retry: self.retry,
+            created_at: now,
+        };
+        (Task { id: self.id, spec, status }, self.payload, entry)
+    }
+}
+
+/// A task, without its payload and result, which are read only when they are wanted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Task {
+    /// Its identity.
+    pub id: TaskId,
+    /// What was asked for.
+    pub spec: Spec,
+    /// Where it stands.
+    pub status: Status,
+}
+
+impl Task {
+    /// Whether a worker may be offered it: pending, and not parked behind its lane.
+    #[must_use]
+    pub fn is_claimable(&self) -> bool {
+        self.status.state == State::Pending && !self.is_parked()
+    }
+
+    /// Whether it is pending but waits for a slot of its lane.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.status.state == State::Pending && self.spec.lane.is_some() && !self.status.slot
+    }
+
+    /// Whether the attempts it has used are all it was given.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        let used = self.status.attempt;
+        self.spec.max_attempts.is_some_and(|max| used >= max.get())
+    }
+
+    /// When the running attempt must be over, if it has a time limit.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        Some(self.status.started_at?.plus(self.spec.timeout?))
+    }
+}
+
+/// What was asked for. Never changes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Spec {
+    /// Tenant.
+    pub namespace: Name,
+    /// Line of tasks.
+    pub queue: Name,
+    /// Finds the handler.
+    pub kind: Name,
+    /// Higher first.
+    pub priority: i32,
+    /// How its place improves with time.
+    pub ageing: Ageing,
+    /// Idempotency key.
+    pub key: Option<String>,
+    /// Entity or concurrency key.
+    pub lane: Option<Lane>,
+    /// How long one attempt may take.
+    pub timeout: Option<Duration>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// Attempts in all; `None` is no limit.
+    pub max_attempts: Option<NonZeroU32>,
+    /// When failed attempts are tried again.
+    pub retry: RetryPolicy,
+    /// When the store accepted it.
+    pub created_at: Timestamp,
+}
+
+/// Where a task stands: the part of its row that transitions write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// Where it is.
+    pub state: State,
+    /// Attempts used. Counted at the claim; given back by a release or a snooze.
+    pub attempt: u32,
+    /// Number of the last claim; 0 before the first. Only ever grows.
+    pub lease: Lease,
+    /// Who holds it; in a final state, who held it last.
+    pub worker: Option<WorkerId>,
+    /// When the wait is over. Set if and only if scheduled or waiting for a retry.
+    pub due_at: Option<Timestamp>,
+    /// When the present or, in a final state, the last claim was made.
+    pub claimed_at: Option<Timestamp>,
+    /// When the handler of that claim started.
+    pub started_at: Option<Timestamp>,
+    /// When it became final. Set if and only if it is.
+    pub finished_at: Option<Timestamp>,
+    /// When anything last changed. Never goes back.
+    pub updated_at: Timestamp,
+    /// What went wrong. Set if and only if waiting for a retry, failed or in dead letters.
+    pub error: Option<String>,
+    /// Whether it holds a slot of its lane.
+    pub slot: bool,
+    /// Its place among the claimable, higher first.
+    pub rank: i64,
+    /// Rows of its history.
+    pub entries: u32,
+}
