@@ -33,6 +33,14 @@ pub struct LaneHolder {
     pub worker: Option<WorkerId>,
 }
 
+impl LaneHolder {
+    /// From a task that holds a slot.
+    #[must_use]
+    pub fn of(task: &Task) -> Self {
+        Self { task: task.id, state: task.status.state, worker: task.status.worker.clone() }
+    }
+}
+
 /// The one thing that keeps a task from running, most decisive first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Why {

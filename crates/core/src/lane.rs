@@ -118,6 +118,12 @@ impl Lane {
         self.limit
     }
 
+    /// Whether the task at the head of the line may take a slot when `taken` are taken.
+    #[must_use]
+    pub fn admits(&self, taken: usize) -> bool {
+        u32::try_from(taken).is_ok_and(|taken| taken < self.limit)
+    }
+
     /// Whether a started task keeps its slot until it is final.
     #[must_use]
     pub fn is_strict(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::history::{Entry, Reason};
 use crate::id::{Lease, TaskId, WorkerId};
 use crate::json::Json;
-use crate::lane::Lane;
+use crate::lane::{Entity, Lane};
 use crate::limits;
 use crate::name::{Name, check_key, stored_text};
 use crate::rank::{Ageing, rank};
@@ -129,6 +129,12 @@ impl NewTask {
         self.retry.check()
     }
 
+    /// The entity that must be registered, if the task asks for that.
+    #[must_use]
+    pub fn required_entity(&self) -> Option<Entity> {
+        self.lane.as_ref().filter(|_| self.require_entity).and_then(Lane::entity)
+    }
+
     /// The task as it begins, with the first row of its history. A task in a lane begins without a slot;
     /// the store gives it one, if one is free, in the same transaction.
     #[must_use]
@@ -246,6 +252,14 @@ pub struct Spec {
     pub retry: RetryPolicy,
     /// When the store accepted it.
     pub created_at: Timestamp,
+}
+
+impl Spec {
+    /// What identifies its lane, if it is in one.
+    #[must_use]
+    pub fn lane_key(&self) -> Option<(&Name, &str)> {
+        self.lane.as_ref().map(|lane| (&self.namespace, lane.key()))
+    }
 }
 
 /// Where a task stands: the part of its row that transitions write.

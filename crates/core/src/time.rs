@@ -15,8 +15,14 @@ impl Timestamp {
 
     /// From microseconds since 1970; moments outside the range are moved to its nearer end.
     #[must_use]
-    pub fn from_micros(micros: i64) -> Self {
-        Self(micros.clamp(Self::MIN.0, Self::MAX.0))
+    pub const fn from_micros(micros: i64) -> Self {
+        if micros < Self::MIN.0 {
+            Self::MIN
+        } else if micros > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(micros)
+        }
     }
 
     /// Microseconds since 1970.

@@ -1,0 +1,157 @@
+//! What must hold in any store at any time, read from rows alone.
+//!
+//! The names are those of the promises in the documentation: I3 one final transition per life, I4 one holder, I7 lanes, I8 keys,
+//! I9 history, I13 attempts, I15 leader, I20 counts.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use windlass_core::{State, Task, history};
+
+use crate::{Clock, Count, Filter, Page, Record, Store};
+
+/// All records, oldest first.
+pub async fn dump(store: &dyn Store) -> Vec<Record> {
+    let (mut records, mut page) = (Vec::new(), Page { limit: 100, after: None, oldest_first: true });
+    loop {
+        let listing = store.tasks(Filter::default(), page).await.unwrap();
+        for task in listing.tasks {
+            let record = store.task(task.id).await.unwrap().expect("what is listed is there");
+            assert_eq!(record.task, task, "a listing shows the row");
+            records.push(record);
+        }
+        page.after = listing.next;
+        if page.after.is_none() {
+            return records;
+        }
+    }
+}
+
+/// Checks everything, and panics with the name of the first promise that is broken.
+pub async fn check(store: &dyn Store, clock: &dyn Clock) {
+    let records = dump(store).await;
+    for record in &records {
+        check_row(record);
+        check_history(record);
+    }
+    check_lanes(&records);
+    check_keys(&records);
+    check_counts(&records, &store.counts().await.unwrap());
+    check_finding(store, &records).await;
+    if let Some(leader) = store.leader().await.unwrap() {
+        let campaigner = windlass_core::WorkerId::new("somebody else").unwrap();
+        let live = leader.until > clock.now() && leader.holder != campaigner;
+        let won = store.campaign(&campaigner, std::time::Duration::ZERO).await.unwrap();
+        assert_eq!(won.is_none(), live, "I15: at most one leader per term");
+        assert!(won.is_none_or(|won| won.term > leader.term), "I15: a term is never used again");
+    }
+}
+
+/// What must hold beside a state.
+fn check_row(Record { task, result, .. }: &Record) {
+    let (id, now) = (task.id, &task.status);
+    let state = now.state;
+    assert_eq!(now.finished_at.is_some(), state.is_final(), "{id}: a finish time iff final ({state})");
+    assert_eq!(now.due_at.is_some(), state.is_timed(), "{id}: a due time iff timed ({state})");
+    assert_eq!(now.error.is_some(), state.has_error(), "{id}: an error iff failed ({state})");
+    assert_eq!(now.worker.is_some(), now.claimed_at.is_some(), "{id}: a holder has a claim time");
+    assert!(now.worker.is_some() || !state.is_held(), "I4 {id}: who is held has a holder");
+    assert!(now.worker.is_none() || state.is_held() || state.is_final(), "I4 {id}: no holder beside {state}");
+    assert_eq!(
+        now.started_at.is_some() && state.is_held(),
+        state == State::Running,
+        "{id}: running iff started"
+    );
+    match state {
+        State::Completed => assert!(result.is_some(), "{id}: completed with a result"),
+        State::ResolvedManually => {}
+        _ => assert!(result.is_none(), "{id}: no result beside {state}"),
+    }
+    let max = task.spec.max_attempts.map_or(u32::MAX, |max| max.get());
+    assert!(now.attempt <= max, "I13 {id}: {} of {max} attempts", now.attempt);
+    assert!(now.attempt <= now.lease, "{id}: an attempt is a claim");
+}
+
+/// I3 and I9: the history is whole, legal, and its fold equals the row.
+fn check_history(Record { task, history, .. }: &Record) {
+    let (id, now) = (task.id, &task.status);
+    assert_eq!(history::fault(history), None, "I9 {id}: {history:#?}");
+    let last = history.last().unwrap();
+    assert_eq!(last.to, now.state, "I9 {id}: the last entry is the state");
+    assert_eq!(last.seq, now.entries, "I9 {id}: entries are counted");
+    assert_eq!(last.at, now.updated_at, "I9 {id}: the last entry is the last change");
+    assert_eq!(history[0].at, task.spec.created_at, "I9 {id}: the first entry is the submit");
+    assert_eq!(history::attempts_used(history), now.attempt, "I9 {id}: attempts are counted from claims");
+    let attempts = history::attempts(history);
+    assert_eq!(attempts.len(), usize::try_from(now.lease).unwrap(), "I9 {id}: one lease per claim");
+    if now.state.is_held() || now.state.is_final() && now.worker.is_some() {
+        let last = attempts.last().unwrap();
+        assert_eq!(last.worker, now.worker, "I9 {id}: the last claim's worker");
+        assert_eq!(Some(last.claimed_at), now.claimed_at, "I9 {id}: the last claim's time");
+        assert_eq!(last.started_at, now.started_at, "I9 {id}: the last start");
+    }
+    if now.state.is_final() {
+        assert_eq!(now.finished_at, Some(last.at), "I3 {id}: finished when the last entry says");
+    }
+    if now.state.has_error() {
+        assert_eq!(now.error, last.note, "I9 {id}: the error is in the history");
+    }
+}
+
+/// I7: never more in progress than the limit, held ones hold slots, and nobody waits beside a free slot.
+fn check_lanes(records: &[Record]) {
+    let mut lanes: BTreeMap<_, Vec<&Task>> = BTreeMap::new();
+    for Record { task, .. } in records {
+        match task.spec.lane_key() {
+            Some(lane) => lanes.entry(lane).or_default().push(task),
+            None => assert!(!task.status.slot, "I7: {} has a slot of no lane", task.id),
+        }
+    }
+    for ((_, key), tasks) in lanes {
+        let limit = |task: &Task| usize::try_from(task.spec.lane.as_ref().unwrap().limit()).unwrap();
+        let taken: Vec<_> = tasks.iter().filter(|task| task.status.slot).collect();
+        let largest = tasks.iter().map(|task| limit(task)).max().unwrap_or(0);
+        assert!(taken.len() <= largest, "I7: {} in lane {key} of {largest}", taken.len());
+        for task in &tasks {
+            let (id, now) = (task.id, &task.status);
+            assert!(now.slot || !now.state.is_held(), "I7 {id}: held without a slot");
+            assert!(!now.slot || !now.state.is_final(), "I7 {id}: final with a slot");
+        }
+        if let Some(head) = tasks.iter().find(|task| task.is_parked()) {
+            assert!(taken.len() >= limit(head), "I7: {} waits beside a free slot of {key}", head.id);
+        }
+    }
+}
+
+/// I8: a key belongs to one task.
+fn check_keys(records: &[Record]) {
+    let mut seen = HashSet::new();
+    for Record { task: Task { spec, .. }, .. } in records {
+        if let Some(key) = &spec.key {
+            assert!(seen.insert((&spec.namespace, &spec.kind, key)), "I8: two tasks have key {key:?}");
+        }
+    }
+}
+
+/// I20: counts equal rows.
+fn check_counts(records: &[Record], counts: &[Count]) {
+    let mut expected: HashMap<_, u64> = HashMap::new();
+    for Record { task: Task { spec, status, .. }, .. } in records {
+        *expected.entry((&spec.namespace, &spec.queue, &spec.kind, status.state)).or_default() += 1;
+    }
+    let sort =
+        |count: &Count| (count.namespace.clone(), count.queue.clone(), count.kind.clone(), count.state);
+    assert!(counts.is_sorted_by_key(sort), "counts are in order");
+    let counted =
+        counts.iter().map(|count| ((&count.namespace, &count.queue, &count.kind, count.state), count.tasks));
+    assert_eq!(counted.collect::<HashMap<_, _>>(), expected, "I20: counts equal rows");
+}
+
+/// Every key finds its task.
+async fn check_finding(store: &dyn Store, records: &[Record]) {
+    for Record { task: Task { id, spec, .. }, .. } in records {
+        if let Some(key) = &spec.key {
+            let found = store.find(&spec.namespace, &spec.kind, key).await.unwrap();
+            assert_eq!(found, Some(*id), "I8: key {key:?} finds its task");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Where the rows of Windlass live.
+//!
+//! [`Store`] is the trait that everything above speaks to; [`MemoryStore`] is its executable specification and
+//! [`SqliteStore`] the embedded default. All meaning comes from `windlass-core`: a store loads the rows a command
+//! concerns, calls `transition`, and writes the answer atomically. The `conformance` feature holds the suite that every
+//! store passes; a new store is its storage code and a test file of fifteen lines.
+//!
+//! What this crate does *not* do: it runs no handlers, keeps no loops or timers, and decides no transitions.
+
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod memory;
+mod request;
+mod store;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, Result};
+pub use memory::MemoryStore;
+pub use request::{
+    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Record, Submitted, Turn,
+    Turned,
+};
+pub use store::Store;

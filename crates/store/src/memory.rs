@@ -1,0 +1,426 @@
+//! The store in memory: the executable specification. Short, obvious and unoptimised on purpose;
+//! other stores are compared with it row by row. Good for tests, lost when the process ends.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use windlass_core::{
+    Before, Changes, Command, Entity, Facts, LaneHolder, Leadership, Lease, Name, NewTask, NewWorker,
+    OnConflict, Rejected, Retention, State, Task, TaskId, Term, Timestamp, Worker, WorkerId, campaign,
+    limits, transition,
+};
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, Result};
+use crate::request::{
+    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Record, Submitted, Turn,
+    Turned, check_batch, in_batch,
+};
+use crate::store::Store;
+
+/// A store in memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    rows: Mutex<Rows>,
+    wake: watch::Sender<u64>,
+}
+
+/// All rows of all tables.
+#[derive(Debug, Default)]
+struct Rows {
+    closed: bool,
+    last_seq: u64,
+    tasks: BTreeMap<u64, Record>,
+    seqs: HashMap<TaskId, u64>,
+    workers: BTreeMap<WorkerId, Worker>,
+    leader: Option<Leadership>,
+    paused: BTreeSet<(Name, Name)>,
+    entities: BTreeSet<(Name, Entity)>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock))
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, rows: Mutex::default(), wake: watch::Sender::new(0) }
+    }
+
+    /// The rows, unless closed. A panic elsewhere leaves them whole: every change is made at once.
+    fn open(&self) -> Result<MutexGuard<'_, Rows>> {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        if rows.closed { Err(Error::Closed) } else { Ok(rows) }
+    }
+
+    fn ring(&self) {
+        self.wake.send_modify(|rings| *rings += 1);
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+        let mut rows = self.open()?;
+        check_batch(&tasks)?;
+        let (len, now, mut submitted) = (tasks.len(), self.clock.now(), Vec::with_capacity(tasks.len()));
+        for (index, task) in tasks.into_iter().enumerate() {
+            match rows.submit(task, now) {
+                Ok(one) => submitted.push(one),
+                Err(rejected) => {
+                    let created = submitted.iter().filter(|one| one.created);
+                    created.for_each(|one| rows.delete(one.id));
+                    return Err(in_batch(len, index, rejected));
+                }
+            }
+        }
+        self.ring();
+        Ok(submitted)
+    }
+
+    async fn turn(&self, turn: Turn) -> Result<Turned> {
+        let mut rows = self.open()?;
+        turn.check()?;
+        let now = self.clock.now();
+        if let Some(term) = turn.term
+            && !rows.leader.as_ref().is_some_and(|leader| leader.is_current(term, now))
+        {
+            return Err(Rejected::NotLeader { term }.into());
+        }
+        if let Some(claim) = &turn.claim {
+            rows.check_worker(&claim.worker, now)?;
+        }
+        let receipts = turn.commands.iter().map(|command| rows.apply(command, now)).collect();
+        let claimed = turn.claim.map_or_else(Vec::new, |claim| rows.claim(&claim, now));
+        self.ring();
+        Ok(Turned { receipts, claimed })
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<Worker> {
+        let mut rows = self.open()?;
+        worker.check()?;
+        let worker = worker.admit(self.clock.now());
+        rows.workers.insert(worker.id.clone(), worker.clone());
+        Ok(worker)
+    }
+
+    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
+        let mut rows = self.open()?;
+        let Some(row) = rows.workers.get_mut(worker) else {
+            return Err(Rejected::InvalidWorker { worker: worker.clone() }.into());
+        };
+        row.heartbeat_at = row.heartbeat_at.max(self.clock.now());
+        let mut pulse = Pulse::default();
+        for (id, lease) in held {
+            pulse.sort(worker, id, lease, rows.record(id).map(|record| &record.task));
+        }
+        Ok(pulse)
+    }
+
+    async fn deregister(&self, worker: &WorkerId) -> Result<()> {
+        self.open()?.workers.remove(worker);
+        Ok(())
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        Ok(self.open()?.workers.values().cloned().collect())
+    }
+
+    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
+        let mut rows = self.open()?;
+        let won = campaign(rows.leader.as_ref(), candidate, lease, self.clock.now());
+        if won.is_some() {
+            rows.leader.clone_from(&won);
+        }
+        Ok(won)
+    }
+
+    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
+        let now = self.clock.now();
+        if let Some(leader) = &mut self.open()?.leader
+            && leader.holder == *candidate
+            && leader.term == term
+        {
+            leader.until = leader.until.min(now);
+        }
+        Ok(())
+    }
+
+    async fn leader(&self) -> Result<Option<Leadership>> {
+        Ok(self.open()?.leader.clone())
+    }
+
+    async fn due(&self, limit: usize) -> Result<Due> {
+        let rows = self.open()?;
+        let now = self.clock.now();
+        let timed = |(seq, record): (&u64, &Record)| Some((record.task.status.due_at?, *seq, record.task.id));
+        let mut waiting: Vec<_> = rows.tasks.iter().filter_map(timed).collect();
+        waiting.sort();
+        let next = waiting.iter().map(|(due, ..)| *due).find(|due| *due > now);
+        let promote = waiting.iter().take_while(|(due, ..)| *due <= now);
+        let promote = promote.map(|(_, _, task)| Command::Promote { task: *task });
+        let expire = rows.tasks.values().map(|record| &record.task).filter(|task| rows.is_orphan(task, now));
+        let expire = expire.map(|task| Command::Expire { task: task.id, lease: task.status.lease });
+        let commands: Vec<_> = promote.chain(expire).take(limit).collect();
+        let next = next.filter(|_| commands.len() < limit);
+        Ok(Due { commands, next })
+    }
+
+    async fn task(&self, id: TaskId) -> Result<Option<Record>> {
+        Ok(self.open()?.record(id).cloned())
+    }
+
+    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
+        Ok(self.open()?.find(namespace, kind, key).map(|record| record.task.id))
+    }
+
+    async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
+        let rows = self.open()?;
+        page.check()?;
+        let wanted = |(seq, record): (&u64, &Record)| (Cursor(*seq), record.task.clone());
+        let all = rows.tasks.iter().filter(|(_, record)| filter.wants(&record.task)).map(wanted);
+        let mut found: Vec<(Cursor, Task)> = if page.oldest_first {
+            all.filter(|(place, _)| page.after.is_none_or(|after| *place > after)).collect()
+        } else {
+            all.rev().filter(|(place, _)| page.after.is_none_or(|after| *place < after)).collect()
+        };
+        let more = found.len() > page.limit;
+        found.truncate(page.limit);
+        let next = found.last().map(|(place, _)| *place).filter(|_| more);
+        Ok(Listing { tasks: found.into_iter().map(|(_, task)| task).collect(), next })
+    }
+
+    async fn counts(&self) -> Result<Vec<Count>> {
+        let mut counts = BTreeMap::<_, u64>::new();
+        for Record { task, .. } in self.open()?.tasks.values() {
+            let spec = &task.spec;
+            let sort = (spec.namespace.clone(), spec.queue.clone(), spec.kind.clone(), task.status.state);
+            *counts.entry(sort).or_default() += 1;
+        }
+        let count = |((namespace, queue, kind, state), tasks)| Count { namespace, queue, kind, state, tasks };
+        Ok(counts.into_iter().map(count).collect())
+    }
+
+    async fn facts(&self, id: TaskId) -> Result<Option<Facts>> {
+        let rows = self.open()?;
+        let now = self.clock.now();
+        let Some(Record { task, .. }) = rows.record(id) else { return Ok(None) };
+        let spec = &task.spec;
+        let holders = rows.lane(task).filter(|other| other.status.slot && other.id != id);
+        let takers = rows.workers.values().filter(|worker| worker.is_alive(now));
+        let takers = takers.filter(|worker| worker.takes(&spec.namespace, &spec.queue, &spec.kind));
+        Ok(Some(Facts {
+            task: task.clone(),
+            paused: rows.is_paused(task),
+            lane_holders: holders.map(LaneHolder::of).collect(),
+            live_workers: u32::try_from(takers.count()).unwrap_or(u32::MAX),
+            alive_until: rows.alive_until(task),
+            now,
+        }))
+    }
+
+    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
+        let mut rows = self.open()?;
+        let queue = (namespace.clone(), queue.clone());
+        let _ = if paused { rows.paused.insert(queue) } else { rows.paused.remove(&queue) };
+        self.ring();
+        Ok(())
+    }
+
+    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
+        Ok(self.open()?.paused.iter().cloned().collect())
+    }
+
+    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
+        let mut rows = self.open()?;
+        let row = (namespace.clone(), entity.clone());
+        Ok(if known { rows.entities.insert(row) } else { rows.entities.remove(&row) })
+    }
+
+    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
+        Ok(self.open()?.entities.contains(&(namespace.clone(), entity.clone())))
+    }
+
+    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
+        let mut rows = self.open()?;
+        let cutoffs: Vec<_> = retention.cutoffs(self.clock.now()).collect();
+        let mut old: Vec<(usize, Timestamp, u64, TaskId)> = Vec::new();
+        for (seq, Record { task, .. }) in &rows.tasks {
+            let rule = cutoffs.iter().position(|(state, _)| *state == task.status.state);
+            if let (Some(rule), Some(finished)) = (rule, task.status.finished_at)
+                && finished < cutoffs[rule].1
+            {
+                old.push((rule, finished, *seq, task.id));
+            }
+        }
+        old.sort_unstable();
+        old.truncate(limit);
+        old.iter().for_each(|(.., id)| rows.delete(*id));
+        Ok(old.len())
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        Ok(())
+    }
+}
+
+impl Rows {
+    fn record(&self, id: TaskId) -> Option<&Record> {
+        self.tasks.get(self.seqs.get(&id)?)
+    }
+
+    fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Option<&Record> {
+        self.tasks.values().find(|Record { task: Task { spec, .. }, .. }| {
+            spec.namespace == *namespace && spec.kind == *kind && spec.key.as_deref() == Some(key)
+        })
+    }
+
+    fn submit(&mut self, new: NewTask, now: Timestamp) -> Result<Submitted, Rejected> {
+        if let Some(key) = &new.key
+            && let Some(Record { task, .. }) = self.find(&new.namespace, &new.kind, key)
+        {
+            return match new.on_conflict {
+                OnConflict::Return => Ok(Submitted { id: task.id, state: task.status.state, created: false }),
+                OnConflict::Reject => Err(Rejected::KeyConflict { key: key.clone(), existing: task.id }),
+            };
+        }
+        if self.seqs.contains_key(&new.id) {
+            return Err(Rejected::IdConflict { task: new.id });
+        }
+        if let Some(entity) = new.required_entity()
+            && !self.entities.contains(&(new.namespace.clone(), entity.clone()))
+        {
+            return Err(Rejected::UnknownEntity { entity: entity.as_str().into() });
+        }
+        let (task, payload, entry) = new.admit(now);
+        let submitted = Submitted { id: task.id, state: task.status.state, created: true };
+        self.last_seq += 1;
+        self.seqs.insert(task.id, self.last_seq);
+        self.tasks.insert(
+            self.last_seq,
+            Record { task: task.clone(), payload, result: None, history: vec![entry] },
+        );
+        self.give_slots(&task);
+        Ok(submitted)
+    }
+
+    fn check_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<(), Rejected> {
+        match self.workers.get(worker) {
+            Some(row) if row.is_alive(now) => Ok(()),
+            _ => Err(Rejected::InvalidWorker { worker: worker.clone() }),
+        }
+    }
+
+    fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Receipt, Rejected> {
+        if let Command::Claim { worker, .. } = command {
+            self.check_worker(worker, now)?;
+        }
+        let id = command.task();
+        let Some(Record { task, .. }) = self.record(id) else {
+            return Err(Rejected::NotFound { task: id });
+        };
+        let task = task.clone();
+        let before =
+            Before { task: &task, paused: self.is_paused(&task), alive_until: self.alive_until(&task) };
+        let changes = transition(&before, command, now)?;
+        let changed = changes != Changes::default();
+        self.write(changes);
+        let status = &self.record(id).map_or(&task, |record| &record.task).status;
+        Ok(Receipt { task: id, state: status.state, attempt: status.attempt, lease: status.lease, changed })
+    }
+
+    fn write(&mut self, changes: Changes) {
+        for id in changes.deleted {
+            self.delete(id);
+        }
+        for change in changes.tasks {
+            let Some(record) = self.seqs.get(&change.id).and_then(|seq| self.tasks.get_mut(seq)) else {
+                continue;
+            };
+            record.task.status = change.after;
+            record.result = change.result.or(record.result.take());
+            record.history.extend(change.entries);
+            let task = record.task.clone();
+            self.give_slots(&task);
+        }
+    }
+
+    fn delete(&mut self, id: TaskId) {
+        if let Some(seq) = self.seqs.remove(&id) {
+            self.tasks.remove(&seq);
+        }
+    }
+
+    /// The tasks of the lane that `task` is in, itself included, in submit order.
+    fn lane(&self, task: &Task) -> impl Iterator<Item = &Task> {
+        let key = task.spec.lane_key().map(|(namespace, key)| (namespace.clone(), key.to_owned()));
+        let same = move |other: &&Task| {
+            key.is_some() && other.spec.lane_key() == key.as_ref().map(|(name, key)| (name, key.as_str()))
+        };
+        self.tasks.values().map(|record| &record.task).filter(same)
+    }
+
+    /// Gives free slots of the task's lane to parked tasks, in submit order. The head of the line decides:
+    /// if it cannot start, nobody overtakes it.
+    fn give_slots(&mut self, task: &Task) {
+        loop {
+            let taken = self.lane(task).filter(|other| other.status.slot).count();
+            let Some(head) = self.lane(task).find(|other| other.is_parked()) else { break };
+            if !head.spec.lane.as_ref().is_some_and(|lane| lane.admits(taken)) {
+                break;
+            }
+            let seq = self.seqs[&head.id];
+            self.tasks.entry(seq).and_modify(|record| record.task.status.slot = true);
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
+        let mut claimed = Vec::new();
+        while claimed.len() < claim.limit.min(limits::BATCH) {
+            let offered = self.tasks.iter().filter(|(_, Record { task, .. })| {
+                task.is_claimable()
+                    && task.spec.namespace == claim.namespace
+                    && claim.queues.contains(&task.spec.queue)
+                    && claim.kinds.contains(&task.spec.kind)
+                    && !self.is_paused(task)
+            });
+            let best = offered.min_by_key(|(seq, record)| (-i128::from(record.task.status.rank), **seq));
+            let Some((_, Record { task, .. })) = best else { break };
+            let take = Command::Claim { task: task.id, worker: claim.worker.clone() };
+            let Ok(changes) = transition(&Before::of(task), &take, now) else { break };
+            let id = task.id;
+            self.write(changes);
+            let taken = self.record(id).map(|Record { task, payload, .. }| (task.clone(), payload.clone()));
+            claimed.extend(taken.map(|(task, payload)| Claimed { task, payload }));
+        }
+        claimed
+    }
+
+    fn is_paused(&self, task: &Task) -> bool {
+        self.paused.contains(&(task.spec.namespace.clone(), task.spec.queue.clone()))
+    }
+
+    fn alive_until(&self, task: &Task) -> Option<Timestamp> {
+        let holder = self.workers.get(task.status.worker.as_ref()?)?;
+        Some(holder.alive_until())
+    }
+
+    /// Whether a held task's holder is dead or unknown.
+    fn is_orphan(&self, task: &Task, now: Timestamp) -> bool {
+        matches!(task.status.state, State::Claimed | State::Running)
+            && self.alive_until(task).is_none_or(|until| until <= now)
+    }
+}

@@ -1,0 +1,269 @@
+//! What is asked of a store and what it answers, apart from the vocabulary of the core.
+
+use std::fmt;
+use std::str::FromStr;
+
+use windlass_core::{
+    Command, Entity, Entry, Invalid, Json, Lane, Lease, Name, NewTask, Rejected, State, Task, TaskId, Term,
+    Timestamp, WorkerId, check_subscriptions, limits,
+};
+
+use crate::error::{Error, Result};
+
+/// The answer to one submitted task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Submitted {
+    /// The task: the one that was asked for, or the one that has the key already.
+    pub id: TaskId,
+    /// Where it is.
+    pub state: State,
+    /// Whether it was created now.
+    pub created: bool,
+}
+
+/// Checks a whole batch before anything is written.
+pub(crate) fn check_batch(tasks: &[NewTask]) -> Result<()> {
+    if tasks.len() > limits::BATCH {
+        return Err(Invalid::number("number of tasks", tasks.len(), "at most 1000 in one batch").into());
+    }
+    for (index, task) in tasks.iter().enumerate() {
+        task.check().map_err(|invalid| in_batch(tasks.len(), index, invalid.into()))?;
+    }
+    Ok(())
+}
+
+/// The error for one task of a submit: it says which one if there are several.
+pub(crate) fn in_batch(len: usize, index: usize, rejected: Rejected) -> Error {
+    if len == 1 { Error::Rejected(rejected) } else { Error::InBatch { index, rejected } }
+}
+
+/// A worker's request for work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Who asks; it must be registered and alive.
+    pub worker: WorkerId,
+    /// Whose tasks.
+    pub namespace: Name,
+    /// From which queues.
+    pub queues: Vec<Name>,
+    /// Of which kinds.
+    pub kinds: Vec<Name>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A task handed to a worker, with all that a handler needs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claimed {
+    /// The task; its lease is the proof of this claim.
+    pub task: Task,
+    /// The handler's input.
+    pub payload: Json,
+}
+
+/// One turn of a worker or a leader: report what was done, then take more, in one transaction.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Turn {
+    /// Carried out in order, each by itself: one that is refused does not hinder the others.
+    pub commands: Vec<Command>,
+    /// Then this.
+    pub claim: Option<Claim>,
+    /// A leader's term. If it is over, nothing is done.
+    pub term: Option<Term>,
+}
+
+impl Turn {
+    /// Whether its size is within bounds.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.commands.len() > limits::BATCH {
+            let given = self.commands.len();
+            return Err(Invalid::number("number of commands", given, "at most 1000 in one turn").into());
+        }
+        if let Some(claim) = &self.claim {
+            check_subscriptions(&claim.queues, &claim.kinds)?;
+            if claim.limit > limits::BATCH {
+                return Err(Invalid::number("claim limit", claim.limit, "at most 1000").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The answer to a [`Turn`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Turned {
+    /// One answer per command, in order.
+    pub receipts: Vec<Result<Receipt, Rejected>>,
+    /// What was claimed, best first.
+    pub claimed: Vec<Claimed>,
+}
+
+/// Where a task is after a command that was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Receipt {
+    /// The task.
+    pub task: TaskId,
+    /// Where it is; where it was, if it was deleted.
+    pub state: State,
+    /// Attempts used.
+    pub attempt: u32,
+    /// Its last lease.
+    pub lease: Lease,
+    /// Whether the command changed anything; not if it had been carried out before.
+    pub changed: bool,
+}
+
+/// The answer to a heartbeat.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Pulse {
+    /// Tasks that the worker no longer holds: stop, and report nothing.
+    pub lost: Vec<TaskId>,
+    /// Tasks that were cancelled: stop.
+    pub cancelled: Vec<TaskId>,
+}
+
+impl Pulse {
+    /// Sorts one lease that a worker believes to hold; `task` is `None` if it does not exist.
+    pub(crate) fn sort(&mut self, worker: &WorkerId, id: TaskId, lease: Lease, task: Option<&Task>) {
+        match task.map(|task| &task.status) {
+            Some(now) if now.lease == lease && now.worker.as_ref() == Some(worker) && now.state.is_held() => {
+            }
+            Some(now) if now.lease == lease && now.state == State::Cancelled => self.cancelled.push(id),
+            _ => self.lost.push(id),
+        }
+    }
+}
+
+/// What the passing of time asks for.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Due {
+    /// To be carried out by the leader; more may follow.
+    pub commands: Vec<Command>,
+    /// The next moment at which a waiting task becomes due, if `commands` is not full.
+    pub next: Option<Timestamp>,
+}
+
+/// A task with everything that belongs to it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Record {
+    /// The task.
+    pub task: Task,
+    /// What it was given.
+    pub payload: Json,
+    /// What it returned, or was resolved with.
+    pub result: Option<Json>,
+    /// All that happened, oldest first.
+    pub history: Vec<Entry>,
+}
+
+/// Which tasks to list. Everything that is set must hold.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Filter {
+    /// In one of these states; empty means any.
+    pub states: Vec<State>,
+    /// Of this namespace.
+    pub namespace: Option<Name>,
+    /// Of this queue.
+    pub queue: Option<Name>,
+    /// Of this kind.
+    pub kind: Option<Name>,
+    /// Acting on this entity.
+    pub entity: Option<Entity>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// Unchanged since before this moment. With the states claimed and running: the stale report.
+    pub updated_before: Option<Timestamp>,
+}
+
+impl Filter {
+    /// Whether `task` is wanted.
+    #[must_use]
+    pub fn wants(&self, task: &Task) -> bool {
+        fn is<T: PartialEq>(wanted: Option<&T>, actual: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted == actual)
+        }
+        let (spec, status) = (&task.spec, &task.status);
+        (self.states.is_empty() || self.states.contains(&status.state))
+            && is(self.namespace.as_ref(), &spec.namespace)
+            && is(self.queue.as_ref(), &spec.queue)
+            && is(self.kind.as_ref(), &spec.kind)
+            && (self.entity.is_none() || self.entity == spec.lane.as_ref().and_then(Lane::entity))
+            && self.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
+            && self.updated_before.is_none_or(|before| status.updated_at < before)
+    }
+}
+
+/// Which part of a listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// How many tasks at most; 1 to 1,000.
+    pub limit: usize,
+    /// After this place; from the beginning if absent.
+    pub after: Option<Cursor>,
+    /// Oldest first instead of newest first.
+    pub oldest_first: bool,
+}
+
+/// The newest hundred.
+impl Default for Page {
+    fn default() -> Self {
+        Self { limit: 100, after: None, oldest_first: false }
+    }
+}
+
+impl Page {
+    /// Whether the limit is within bounds.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !(1..=limits::PAGE).contains(&self.limit) {
+            return Err(Invalid::number("limit", self.limit, "1 to 1000").into());
+        }
+        Ok(())
+    }
+}
+
+/// A place in the order of submission. Opaque; stays valid while tasks come and go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Cursor(pub(crate) u64);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{:x}", self.0)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let digits = text.strip_prefix('c').filter(|digits| !digits.starts_with('+'));
+        let place = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        place
+            .filter(|place| i64::try_from(*place).is_ok())
+            .map(Self)
+            .ok_or_else(|| Invalid::new("cursor", text, "the next cursor of an earlier page"))
+    }
+}
+
+/// One page of a listing.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Listing {
+    /// The tasks, without payloads and results.
+    pub tasks: Vec<Task>,
+    /// Where to go on. A page may be short, even empty, and still have one: a page looks at a bounded
+    /// number of rows.
+    pub next: Option<Cursor>,
+}
+
+/// How many tasks of one sort there are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Count {
+    /// Their namespace.
+    pub namespace: Name,
+    /// Their queue.
+    pub queue: Name,
+    /// Their kind.
+    pub kind: Name,
+    /// Their state.
+    pub state: State,
+    /// How many; never 0.
+    pub tasks: u64,
+}

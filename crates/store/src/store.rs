@@ -1,0 +1,107 @@
+//! The trait that all stores are.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use windlass_core::{
+    Command, Entity, Explanation, Facts, Leadership, Lease, Name, NewTask, NewWorker, Rejected, Retention,
+    TaskId, Term, Worker, WorkerId, explain,
+};
+
+use crate::error::Result;
+use crate::request::{
+    Claim, Claimed, Count, Due, Filter, Listing, Page, Pulse, Receipt, Record, Submitted, Turn, Turned,
+};
+
+/// A place where tasks live. Every write is atomic and, once acknowledged, durable; every decision is the core's.
+///
+/// The unit of atomicity is one task (and, with workflows, one workflow): each command of a turn is carried out or
+/// refused by itself, a submit as a whole. Dropping the future of a call does not undo a write in progress.
+#[async_trait]
+pub trait Store: Debug + Send + Sync + 'static {
+    /// Accepts all of `tasks` or none, and answers in their order. A task whose key exists is answered with the
+    /// existing one.
+    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>>;
+
+    /// Carries out commands, then claims, in one transaction.
+    async fn turn(&self, turn: Turn) -> Result<Turned>;
+
+    /// A turn of commands only.
+    async fn apply(&self, commands: Vec<Command>) -> Result<Vec<Result<Receipt, Rejected>>> {
+        Ok(self.turn(Turn { commands, ..Turn::default() }).await?.receipts)
+    }
+
+    /// A turn with a claim only.
+    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>> {
+        Ok(self.turn(Turn { claim: Some(claim), ..Turn::default() }).await?.claimed)
+    }
+
+    /// Makes a worker known; again, with the same id, replaces what is known about it.
+    async fn register(&self, worker: NewWorker) -> Result<Worker>;
+
+    /// Keeps all leases of a worker alive, and tells it which of those it believes to hold it must let go.
+    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse>;
+
+    /// Forgets a worker. Leases it still holds expire at once. Unknown ones are forgotten already.
+    async fn deregister(&self, worker: &WorkerId) -> Result<()>;
+
+    /// All registered workers, dead ones too, by id.
+    async fn workers(&self) -> Result<Vec<Worker>>;
+
+    /// Takes or renews the leader's lease; `None` if another leads.
+    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>>;
+
+    /// Gives the lease up, if it is still this one.
+    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()>;
+
+    /// The last leader's lease, over or not.
+    async fn leader(&self) -> Result<Option<Leadership>>;
+
+    /// What the passing of time asks for: at most `limit` commands, longest due first, then those for expired leases.
+    async fn due(&self, limit: usize) -> Result<Due>;
+
+    /// A task with payload, result and history.
+    async fn task(&self, id: TaskId) -> Result<Option<Record>>;
+
+    /// The task that has an idempotency key.
+    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>>;
+
+    /// A page of tasks, in the order of submission.
+    async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing>;
+
+    /// How many tasks there are of each namespace, queue, kind and state, in that order. Does not scan.
+    async fn counts(&self) -> Result<Vec<Count>>;
+
+    /// What is needed to explain a task.
+    async fn facts(&self, id: TaskId) -> Result<Option<Facts>>;
+
+    /// Why a task is not running; `None` if there is no such task.
+    async fn explain(&self, id: TaskId) -> Result<Option<Explanation>> {
+        Ok(self.facts(id).await?.as_ref().map(explain))
+    }
+
+    /// Pauses or resumes a queue. Nothing of a paused queue is claimed; what is running goes on.
+    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()>;
+
+    /// The paused queues, with their namespaces.
+    async fn paused(&self) -> Result<Vec<(Name, Name)>>;
+
+    /// Registers an entity, or forgets it; says whether that changed anything.
+    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool>;
+
+    /// Whether an entity is registered.
+    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool>;
+
+    /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and says how many.
+    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize>;
+
+    /// Changes whenever there may be something new to claim, or something to let go. Only an optimisation:
+    /// a signal may be missed or be in vain.
+    fn watch(&self) -> watch::Receiver<u64>;
+
+    /// Ends what is in progress and closes. Every later call answers [`Error::Closed`](crate::Error::Closed); closing
+    /// again is fine.
+    async fn close(&self) -> Result<()>;
+}

@@ -1,0 +1,83 @@
+//! The commands of this repository, run as `cargo xtask <command>`.
+//!
+//! `test` is the whole gate: what passes here passes everywhere, because continuous integration runs the same
+//! command. [`steps`] says what the gate consists of, [`tidy`] holds the rules of this repository that no compiler
+//! knows, and [`examples`] runs the example programs.
+//!
+//! What this crate does *not* do: it has no dependencies, it is not shipped, and it contains no test of Windlass
+//! itself. Those live beside the code that they test.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing to a terminal is what this program is for")]
+
+mod cargo;
+mod examples;
+mod show;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs};
+
+const HELP: &str = "\
+usage: cargo xtask <command>
+
+  test [FILTER…]   Without a filter: format, tidy, clippy, tests, docs, examples, licences.
+                   With one: only the tests whose name contains it. Words that start with
+                   a dash go to the test programs as they are (--nocapture).
+  tidy             Check the rules of this repository that no compiler knows.
+  fmt              Format all Rust code.
+  bench [ARGS…]    Build the release binary and run `windlass bench ARGS`.
+  help             Print this.
+";
+
+fn main() -> ExitCode {
+    let mut arguments = env::args().skip(1);
+    let command = arguments.next();
+    let rest: Vec<String> = arguments.collect();
+    let root = root();
+    let ended = match (command.as_deref(), rest.as_slice()) {
+        (Some("test"), []) => steps::run_gate(&root),
+        (Some("test"), filters) => steps::run_tests(&root, filters),
+        (Some("tidy"), []) => tidy::run(&root).map(|looked_at| println!("{looked_at}")),
+        (Some("fmt"), []) => cargo::run(&root, &["fmt", "--all"], &[]),
+        (Some("bench"), arguments) => bench(&root, arguments),
+        (None | Some("help" | "--help" | "-h"), _) => {
+            print!("{HELP}");
+            Ok(())
+        }
+        (Some(known @ ("tidy" | "fmt")), _) => return misused(&format!("`{known}` takes no arguments")),
+        (Some(unknown), _) => {
+            return misused(&format!("no command `{unknown}`; there are test, tidy, fmt, bench and help"));
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line and exit code 2, as for any command line that was not understood.
+fn misused(what: &str) -> ExitCode {
+    eprintln!("xtask: {what}");
+    ExitCode::from(2)
+}
+
+/// Measures the release build, since nobody runs the other one.
+fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let mut line = vec!["run", "--release", "--locked", "-p", "windlass-server", "--", "bench"];
+    line.extend(arguments.iter().map(String::as_str));
+    cargo::run(root, &line, &[])
+}
+
+/// The directory of the workspace. Cargo tells where this package is when it runs it; the path known at build time
+/// serves when the program is started by hand.
+fn root() -> PathBuf {
+    let package =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let root = package.join("..");
+    fs::canonicalize(&root).unwrap_or(root)
+}
