@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
         run_one(&built, name)?;
         println!("      {name}: {}", show::duration(begun.elapsed()));
     }
-    Ok(format!("{} programs", names.len()))
+    Ok(show::count(names.len(), "program"))
 }
 
 /// The names by which cargo knows the examples: `name.rs` or `name/main.rs`.
@@ -78,7 +78,12 @@ fn start(program: &Path, scratch: &Path, printed: &Path) -> io::Result<Child> {
     }
     fs::create_dir_all(scratch)?;
     let printed = File::create(printed)?;
-    Command::new(program).current_dir(scratch).stderr(printed.try_clone()?).stdout(printed).spawn()
+    Command::new(program)
+        .current_dir(scratch)
+        .stdin(Stdio::null())
+        .stderr(printed.try_clone()?)
+        .stdout(printed)
+        .spawn()
 }
 
 /// `None` when the time was up.

@@ -7,7 +7,11 @@
 //! What this crate does *not* do: it has no dependencies, it is not shipped, and it contains no test of Windlass
 //! itself. Those live beside the code that they test.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing to a terminal is what this program is for")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "printing to a terminal is what this program is for"
+)]
 
 mod cargo;
 mod examples;
@@ -76,8 +80,8 @@ fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
 /// The directory of the workspace. Cargo tells where this package is when it runs it; the path known at build time
 /// serves when the program is started by hand.
 fn root() -> PathBuf {
-    let package =
-        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let package = env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     let root = package.join("..");
     fs::canonicalize(&root).unwrap_or(root)
 }

@@ -1,4 +1,4 @@
-//! How durations and the summary are written.
+//! How durations, numbers of things and the summary are written.
 
 use std::time::Duration;
 
@@ -12,6 +12,11 @@ pub(crate) fn duration(duration: Duration) -> String {
     } else {
         format!("{:.1} s", duration.as_secs_f64())
     }
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 /// Two columns, the first as wide as its widest cell.
@@ -29,6 +34,12 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(440)), "0.4 s");
         assert_eq!(duration(Duration::from_secs(42)), "42 s");
         assert_eq!(duration(Duration::from_secs(192)), "3 m 12 s");
+    }
+
+    #[test]
+    fn one_thing_is_not_plural() {
+        assert_eq!(count(1, "file"), "1 file");
+        assert_eq!(count(0, "file"), "0 files");
     }
 
     #[test]

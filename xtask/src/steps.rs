@@ -2,7 +2,8 @@
 //!
 //! Every step that compiles asks for the same packages with the same features, because cargo shares what it built
 //! only when the features of the dependencies agree. So dependencies are checked once, for clippy and for docs, and
-//! compiled once, for tests and for examples.
+//! compiled once, for tests and for examples. (A feature that only tests ask of a dependency is the exception: docs are
+//! made without it, so that dependency is checked again.)
 
 use std::path::Path;
 use std::time::Instant;
@@ -23,9 +24,15 @@ struct Step {
 }
 
 enum Work {
-    Cargo { line: &'static [&'static str], variables: &'static [(&'static str, &'static str)] },
+    Cargo {
+        line: &'static [&'static str],
+        variables: &'static [(&'static str, &'static str)],
+    },
     /// A cargo command that does not come with Rust: left out, aloud, where it is not installed.
-    Optional { line: &'static [&'static str], install: &'static str },
+    Optional {
+        line: &'static [&'static str],
+        install: &'static str,
+    },
     Tidy,
     Examples,
 }
@@ -122,7 +129,8 @@ impl Step {
     fn describe(&self) -> String {
         match &self.work {
             Work::Cargo { line, variables } => {
-                let variables: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+                let variables: String =
+                    variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
                 format!("{variables}cargo {}", line.join(" "))
             }
             Work::Optional { line, .. } => format!("cargo {}", line.join(" ")),

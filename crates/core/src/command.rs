@@ -71,7 +71,7 @@ pub enum Command {
         /// When it really started, if that was not reported yet; now by default.
         started_at: Option<Timestamp>,
     },
-    /// The worker gives the task back unfinished. Does not cost an attempt.
+    /// The worker gives the task back unfinished. Does not cost an attempt. Again: the lease is lost.
     Release {
         /// Proof of the claim.
         token: Token,

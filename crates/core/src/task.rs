@@ -13,7 +13,7 @@ use crate::rank::{Ageing, rank};
 use crate::rejected::Invalid;
 use crate::retry::RetryPolicy;
 use crate::state::State;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, whole_micros};
 
 /// Attempts of a task that does not say.
 pub const DEFAULT_ATTEMPTS: NonZeroU32 = NonZeroU32::new(3).unwrap();
@@ -67,7 +67,7 @@ pub struct NewTask {
     pub require_entity: bool,
     /// When it may start; at once by default.
     pub start: Start,
-    /// How long one attempt may take; unlimited by default.
+    /// How long one attempt may take, to the microsecond; unlimited by default.
     pub timeout: Option<Duration>,
     /// Words to find it by.
     pub tags: Vec<String>,
@@ -177,7 +177,7 @@ impl NewTask {
             ageing: self.ageing,
             key: self.key,
             lane: self.lane,
-            timeout: self.timeout,
+            timeout: self.timeout.map(whole_micros),
             tags: self.tags,
             max_attempts: self.max_attempts,
             retry: self.retry,

@@ -52,6 +52,12 @@ impl Timestamp {
     }
 }
 
+/// A duration as every store keeps it: to the microsecond.
+#[must_use]
+pub(crate) fn whole_micros(duration: Duration) -> Duration {
+    Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
 /// RFC 3339, always with six decimals, so that text sorts as time does.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -59,12 +59,14 @@ pub struct TaskChange {
 }
 
 impl TaskChange {
-    /// Whether a slot of the task's lane may have become free, or the task now wants one.
+    /// Whether the line for slots of the task's lane has changed: a slot became free, the task wants one now, or it
+    /// wanted one and left the line to a task behind it, whose limit may be larger.
     #[must_use]
     pub fn moves_lane(&self, before: &Task) -> bool {
+        let in_line = |state: State| state == State::Pending;
         before.spec.lane.is_some()
             && !self.after.slot
-            && (before.status.slot || self.after.state == State::Pending)
+            && (before.status.slot || in_line(before.status.state) || in_line(self.after.state))
     }
 }
 
@@ -179,9 +181,6 @@ fn finish(
 }
 
 fn release(task: &Task, token: &Token, note: Option<&str>, now: Timestamp) -> Result<Changes, Rejected> {
-    if task.status.state == State::Pending && is_last(task, token) {
-        return Ok(Changes::default());
-    }
     holds(task, token)?;
     let mut draft = Draft::of(task, now);
     draft.status.attempt = draft.status.attempt.saturating_sub(1);
@@ -269,22 +268,20 @@ fn expire(before: &Before<'_>, lease: Lease, now: Timestamp) -> Result<Changes, 
     Ok(draft.done())
 }
 
-/// Whether `token` names the last claim of the task, held or not.
-fn is_last(task: &Task, token: &Token) -> bool {
-    let status = &task.status;
-    let same_worker = status.worker.as_ref().is_none_or(|worker| *worker == token.worker);
-    token.lease > 0 && status.lease == token.lease && same_worker
-}
-
-/// Whether the last claim, which `token` names, has already ended with this outcome.
+/// Whether the last claim, which `token` names, has already ended with this outcome. Once nobody holds the task the row
+/// does not name its last holder; then the lease alone, which only that holder was given, is believed.
 fn was_finished_so(task: &Task, token: &Token, outcome: &Outcome) -> bool {
-    let ended_so = match outcome {
-        Outcome::Completed { .. } => matches!(task.status.state, State::Completed),
-        Outcome::Failed { .. } => task.status.state.has_error(),
-        Outcome::Snoozed { .. } => matches!(task.status.state, State::Scheduled),
-        Outcome::Cancelled { .. } => matches!(task.status.state, State::Cancelled),
-    };
-    ended_so && is_last(task, token)
+    let status = &task.status;
+    let ended_so = matches!(
+        (outcome, status.state),
+        (Outcome::Completed { .. }, State::Completed)
+            | (Outcome::Failed { .. }, State::Failed | State::DeadLetter)
+            | (Outcome::Failed { retryable: true, .. }, State::WaitingForRetry)
+            | (Outcome::Snoozed { .. }, State::Scheduled)
+            | (Outcome::Cancelled { .. }, State::Cancelled)
+    );
+    let same_worker = status.worker.as_ref().is_none_or(|worker| *worker == token.worker);
+    ended_so && token.lease > 0 && status.lease == token.lease && same_worker
 }
 
 /// Accepts the holder of the present claim and nobody else.

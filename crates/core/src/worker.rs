@@ -6,7 +6,7 @@ use crate::id::{Term, WorkerId};
 use crate::limits;
 use crate::name::{Name, stored_text};
 use crate::rejected::Invalid;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, whole_micros};
 
 /// How long a worker may be silent before its leases expire, unless it says otherwise.
 pub const DEAD_AFTER: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ pub struct NewWorker {
     pub queues: Vec<Name>,
     /// Which kinds it has handlers for.
     pub kinds: Vec<Name>,
-    /// How long it may be silent.
+    /// How long it may be silent, to the microsecond.
     pub dead_after: Duration,
 }
 
@@ -68,7 +68,7 @@ impl NewWorker {
             namespace: self.namespace,
             queues: self.queues,
             kinds: self.kinds,
-            dead_after: self.dead_after,
+            dead_after: whole_micros(self.dead_after),
             started_at: now,
             heartbeat_at: now,
         }

@@ -1,7 +1,7 @@
 //! Every short life of a task, and every state against every command.
 //!
 //! The walk starts from a freshly submitted task and applies all commands, with good and bad tokens and with the
-//! clock behind, still and ahead, breadth first, down to a depth; every row and every step on the way must keep
+//! clock behind and ahead, breadth first, down to a depth; every row and every step on the way must keep
 //! the promises of the design (I3 to I6, I9, I13, I19). The tables say, for each state and each command, what the
 //! design and requirements 1.0, 1.1, 1.3 and 4.2 to 4.8 ask for: a new state, nothing, or a refusal by its code.
 //!
@@ -11,12 +11,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
 use windlass_core::{
     Ageing, Before, By, Changes, Command, Entry, Json, Lane, Lease, Name, NewTask, Outcome, Reason, Rejected,
-    Start, State, Task, TaskChange, TaskId, Timestamp, Token, WorkerId, history, rank, transition,
+    Start, State, Task, TaskChange, TaskId, Timestamp, Token, WorkerId, history, limits, rank, transition,
 };
 
 /// Longer than every delay that occurs here, so that one such step of the clock makes anything due.
@@ -29,18 +30,18 @@ struct Life {
     history: Vec<Entry>,
 }
 
-/// A command, and what surrounds it when it arrives.
+/// A command, and what surrounds it when it arrives. The walk makes millions of them from few commands.
 #[derive(Clone, Debug)]
 struct Move {
-    command: Command,
+    command: Rc<Command>,
     paused: bool,
     alive_until: Option<Timestamp>,
     now: Timestamp,
 }
 
 impl Move {
-    fn new(command: Command, now: Timestamp) -> Self {
-        Self { command, paused: false, alive_until: None, now }
+    fn new(command: impl Into<Rc<Command>>, now: Timestamp) -> Self {
+        Self { command: command.into(), paused: false, alive_until: None, now }
     }
 }
 
@@ -89,11 +90,11 @@ impl Life {
     }
 
     /// Applies a command that must be accepted and must change something.
-    fn then(&self, command: Command) -> Self {
+    fn then(&self, command: impl Into<Rc<Command>>) -> Self {
         self.then_at(command, self.task.status.updated_at)
     }
 
-    fn then_at(&self, command: Command, now: Timestamp) -> Self {
+    fn then_at(&self, command: impl Into<Rc<Command>>, now: Timestamp) -> Self {
         let changes = self.ask(&Move::new(command, now)).unwrap();
         self.after(&changes.tasks[0])
     }
@@ -178,22 +179,21 @@ fn wishes(task: TaskId) -> Vec<Command> {
     ]
 }
 
-/// Every move from here: the clock an hour back, still, and ahead of everything that is due.
+/// Every move from here: with the clock an hour back, where no time passes and nothing is due, and ahead of all
+/// that can be due.
 fn moves(life: &Life) -> Vec<Move> {
     let (id, last) = (life.task.id, life.task.status.updated_at);
+    let plain: Vec<_> = claims_of_workers(life).into_iter().chain(wishes(id)).map(Rc::new).collect();
+    let claims = ["a", "b"].map(|by| Rc::new(Command::Claim { task: id, worker: worker(by) }));
+    let expiries: Vec<_> =
+        leases(&life.task).into_iter().map(|lease| Rc::new(Command::Expire { task: id, lease })).collect();
     let mut moves = Vec::new();
-    for now in [last.minus(Duration::from_secs(3600)), last, last.plus(LONG)] {
-        let about = claims_of_workers(life).into_iter().chain(wishes(id));
-        moves.extend(about.map(|command| Move::new(command, now)));
-        for by in ["a", "b"] {
-            let claim = Move::new(Command::Claim { task: id, worker: worker(by) }, now);
-            moves.push(Move { paused: true, ..claim.clone() });
-            moves.push(claim);
-        }
-        for lease in leases(&life.task) {
-            let heartbeats = [None, Some(now.minus(LONG)), Some(now), Some(now.plus(LONG))];
-            let expire = Move::new(Command::Expire { task: id, lease }, now);
-            moves.extend(heartbeats.map(|alive_until| Move { alive_until, ..expire.clone() }));
+    for now in [last.minus(Duration::from_secs(3600)), last.plus(LONG)] {
+        let with = |command: &Rc<Command>| Move::new(command.clone(), now);
+        moves.extend(plain.iter().chain(&claims).map(with));
+        moves.extend(claims.iter().map(|claim| Move { paused: true, ..with(claim) }));
+        for alive_until in [None, Some(now.minus(LONG)), Some(now), Some(now.plus(LONG))] {
+            moves.extend(expiries.iter().map(|expire| Move { alive_until, ..with(expire) }));
         }
     }
     moves
@@ -244,16 +244,18 @@ fn check_step(before: &Life, step: &Move, change: &TaskChange) {
     assert_eq!(change.id, before.task.id, "{}", context());
     assert!(!change.entries.is_empty(), "every change is in the history: {}", context());
     assert!(new.updated_at >= old.updated_at, "{}", context());
-    let is_claim = matches!(step.command, Command::Claim { .. });
+    let is_claim = matches!(*step.command, Command::Claim { .. });
     assert_eq!(new.lease, old.lease + u32::from(is_claim), "one lease per claim, I4: {}", context());
     assert_eq!(is_claim, change.entries.iter().any(|entry| entry.to == State::Claimed), "{}", context());
     assert!(!is_claim || !step.paused, "a paused queue gives nothing out: {}", context());
 
-    match new.state {
-        State::Completed => assert!(change.result.is_some(), "{}", context()),
-        State::ResolvedManually => {}
-        _ => assert_eq!(change.result, None, "{}", context()),
-    }
+    let result = match &*step.command {
+        Command::Finish { outcome: Outcome::Completed { result }, .. } => Some(result),
+        Command::Resolve { result, .. } => result.as_ref(),
+        _ => None,
+    };
+    assert_eq!(change.result.as_ref(), result, "{}", context());
+    assert!(new.state != State::Completed || result.is_some(), "{}", context());
     assert!(is_entitled(before, step), "I5, a stale token changes nothing: {}", context());
     check_slot(before, change, &context);
 }
@@ -262,7 +264,7 @@ fn check_step(before: &Life, step: &Move, change: &TaskChange) {
 /// the leader only when the moment has come, and only an operator something that is final (I3, I6, I19).
 fn is_entitled(before: &Life, step: &Move) -> bool {
     let status = &before.task.status;
-    match &step.command {
+    match &*step.command {
         Command::Start { token, .. } | Command::Finish { token, .. } | Command::Release { token, .. } => {
             let holder = status.worker.as_ref();
             status.state.is_held() && token.lease == status.lease && holder == Some(&token.worker)
@@ -279,15 +281,17 @@ fn is_entitled(before: &Life, step: &Move) -> bool {
     }
 }
 
-/// Only a store gives slots. A final task gives its slot back, and a timed one too unless its lane is strict;
-/// whoever may get the free slot, or now wants one, is announced by `moves_lane`.
+/// Only a store gives slots. A final task gives its slot back, and a timed one too unless its lane is strict.
+/// `moves_lane` announces a slot that became free, and a task that joins or leaves the line for one: behind the one
+/// that leaves may stand another whose own limit is larger.
 fn check_slot(before: &Life, change: &TaskChange, context: &dyn Fn() -> String) {
     let (had, has, state) = (before.task.status.slot, change.after.slot, change.after.state);
-    let is_strict = before.task.spec.lane.as_ref().is_some_and(Lane::is_strict);
-    let keeps = !state.is_final() && (is_strict || !state.is_timed());
+    let lane = before.task.spec.lane.as_ref();
+    let keeps = !state.is_final() && (lane.is_some_and(Lane::is_strict) || !state.is_timed());
     assert_eq!(has, had && keeps, "{}", context());
-    let wants = before.task.spec.lane.is_some() && state == State::Pending && !has;
-    assert_eq!(change.moves_lane(&before.task), (had && !has) || wants, "{}", context());
+    let joins = lane.is_some() && state == State::Pending && !has;
+    let leaves = before.task.is_parked();
+    assert_eq!(change.moves_lane(&before.task), (had && !has) || joins || leaves, "{}", context());
 }
 
 /// What a walk has come across.
@@ -369,7 +373,7 @@ fn take(life: &Life, step: &Move, seen: &mut Seen) -> Option<Life> {
         seen.refused += 1;
         return None;
     };
-    if matches!(step.command, Command::Delete { .. }) {
+    if matches!(*step.command, Command::Delete { .. }) {
         assert!(life.task.status.state.is_final() && changes.tasks.is_empty(), "{step:?} of {life:#?}");
         assert_eq!(changes.deleted, [life.task.id]);
         seen.accepted += 1;
@@ -424,7 +428,8 @@ fn every_short_life_keeps_the_promises_and_takes_every_arrow() {
     const DEPTH: usize = 7;
     let mut seen = Seen::default();
     thread::scope(|scope| {
-        let walks: Vec<_> = beginnings().into_iter().map(|start| scope.spawn(|| walk(start, DEPTH))).collect();
+        let walks: Vec<_> =
+            beginnings().into_iter().map(|start| scope.spawn(|| walk(start, DEPTH))).collect();
         for walk in walks {
             seen.add(walk.join().unwrap());
         }
@@ -438,4 +443,350 @@ fn every_short_life_keeps_the_promises_and_takes_every_arrow() {
     );
     assert_eq!(states, BTreeSet::from(State::ALL));
     assert_eq!(arrows, arrows_without_workflows());
+}
+
+/// What each command does to a task that is not final, with attempts left. A word is the state it moves to,
+/// `-` is accepted with nothing to do, and `!` stands before the code of a refusal. Workers' commands name the
+/// last claim (or, where there was none, the first to come), worker `a` being its holder.
+///
+/// A permanent failure is not a repeat of the retryable one that was recorded: its sender must not believe that
+/// no attempt follows.
+const OPEN: &str = "
+                  waiting            scheduled          pending            claimed            running            waiting_for_retry
+claim             !waiting           !not_due           claimed            -                  -                  !not_due
+claim_by_other    !waiting           !not_due           claimed            !already_claimed   !already_claimed   !not_due
+claim_paused      !waiting           !not_due           !queue_paused      -                  -                  !not_due
+start             !not_claimed       !not_claimed       !not_claimed       running            -                  !lease_lost
+complete          !not_claimed       !not_claimed       !not_claimed       completed          completed          !lease_lost
+fail              !not_claimed       !not_claimed       !not_claimed       waiting_for_retry  waiting_for_retry  -
+fail_for_good     !not_claimed       !not_claimed       !not_claimed       failed             failed             !lease_lost
+snooze            !not_claimed       !not_claimed       !not_claimed       scheduled          scheduled          !lease_lost
+give_up           !not_claimed       !not_claimed       !not_claimed       cancelled          cancelled          !lease_lost
+release           !not_claimed       !not_claimed       !not_claimed       pending            pending            !lease_lost
+cancel            cancelled          cancelled          cancelled          cancelled          cancelled          cancelled
+retry             !waiting           pending            -                  pending            pending            pending
+retry_by_force    !waiting           pending            -                  pending            pending            pending
+resolve           resolved_manually  resolved_manually  resolved_manually  resolved_manually  resolved_manually  resolved_manually
+promote_early     !not_timed         !not_due           !not_timed         !not_timed         !not_timed         !not_due
+promote_due       !not_timed         pending            !not_timed         !not_timed         !not_timed         pending
+expire_alive      !not_claimed       !not_claimed       !not_claimed       !lease_alive       !lease_alive       !lease_lost
+expire_dead       !not_claimed       !not_claimed       !not_claimed       pending            pending            !lease_lost
+expire_missing    !not_claimed       !not_claimed       !not_claimed       pending            pending            !lease_lost
+delete            !not_final         !not_final         !not_final         !not_final         !not_final         !not_final
+";
+
+/// The same for a task that is final. Completing what is completed and failing what has failed is no error
+/// (4.4, 4.5), and keeps the first answer.
+const OVER: &str = "
+                  completed          failed             dead_letter            cancelled       skipped         resolved_manually
+claim             !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+claim_by_other    !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+claim_paused      !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+start             !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+complete          -                  !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+fail              !task_completed    -                  -                      !task_settled   !task_settled   !task_settled
+fail_for_good     !task_completed    -                  -                      !task_settled   !task_settled   !task_settled
+snooze            !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+give_up           !task_completed    !task_failed       !task_failed           -               !task_settled   !task_settled
+release           !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+cancel            !task_completed    !task_failed       !task_failed           -               !task_settled   !task_settled
+retry             !task_completed    pending            !max_attempts_reached  pending         !task_settled   !task_settled
+retry_by_force    !task_completed    pending            pending                pending         !task_settled   !task_settled
+resolve           !task_completed    resolved_manually  resolved_manually      !task_settled   !task_settled   -
+promote_early     !not_timed         !not_timed         !not_timed             !not_timed      !not_timed      !not_timed
+promote_due       !not_timed         !not_timed         !not_timed             !not_timed      !not_timed      !not_timed
+expire_alive      !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+expire_dead       !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+expire_missing    !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
+delete            deleted            deleted            deleted                deleted         deleted         deleted
+";
+
+/// Where the last attempt makes a difference: the task was given one attempt and has used it.
+const LAST_ATTEMPT: &str = "
+                  claimed                running                failed                 cancelled
+fail              dead_letter            dead_letter            -                      !task_settled
+fail_for_good     failed                 failed                 -                      !task_settled
+snooze            scheduled              scheduled              !task_failed           !task_settled
+release           pending                pending                !task_failed           !task_settled
+retry             !max_attempts_reached  !max_attempts_reached  !max_attempts_reached  !max_attempts_reached
+retry_by_force    pending                pending                pending                pending
+expire_alive      !lease_alive           !lease_alive           !task_failed           !task_settled
+expire_dead       dead_letter            dead_letter            !task_failed           !task_settled
+expire_missing    dead_letter            dead_letter            !task_failed           !task_settled
+";
+
+/// A task in `state` that reached it by the shortest way, through the hands of worker `a` where there were any.
+fn example(state: State, max: Option<u32>) -> Life {
+    let pending = || Life::submitted(max, |_| ());
+    let claimed = || pending().claim("a");
+    match state {
+        State::Waiting => Life::waiting(max),
+        State::Scheduled => Life::submitted(max, |new| new.start = Start::After(Duration::from_secs(10))),
+        State::Pending => pending(),
+        State::Claimed => claimed(),
+        State::Running => claimed().then(Command::Start { token: claimed().token(), at: None }),
+        State::WaitingForRetry => claimed().finish(failed(true)),
+        State::Completed => claimed().finish(completed()),
+        State::Failed => claimed().finish(failed(false)),
+        State::DeadLetter => Life::submitted(Some(1), |_| ()).claim("a").finish(failed(true)),
+        State::Cancelled => claimed().finish(cancelled()),
+        State::Skipped => Life::skipped(max),
+        State::ResolvedManually => {
+            let (task, by) = (claimed().task.id, By::default());
+            claimed().then(Command::Resolve { task, result: None, by })
+        }
+    }
+}
+
+/// The command that a row of the tables names, made for `life`, a moment after its last change.
+fn named(name: &str, life: &Life) -> Move {
+    let (task, token, by) = (life.task.id, life.token(), By::default());
+    let now = life.task.status.updated_at.plus(Duration::from_millis(1));
+    let finish = |outcome| Command::Finish { token: token.clone(), outcome, started_at: None };
+    let claim = |by| Command::Claim { task, worker: worker(by) };
+    let command = match name {
+        "claim" | "claim_paused" => claim("a"),
+        "claim_by_other" => claim("b"),
+        "start" => Command::Start { token, at: None },
+        "complete" => finish(completed()),
+        "fail" => finish(failed(true)),
+        "fail_for_good" => finish(failed(false)),
+        "snooze" => finish(snoozed()),
+        "give_up" => finish(cancelled()),
+        "release" => Command::Release { token, note: None },
+        "cancel" => Command::Cancel { task, by },
+        "retry" => Command::Retry { task, force: false, by },
+        "retry_by_force" => Command::Retry { task, force: true, by },
+        "resolve" => Command::Resolve { task, result: Some(Json::default()), by },
+        "promote_early" | "promote_due" => Command::Promote { task },
+        "expire_alive" | "expire_dead" | "expire_missing" => Command::Expire { task, lease: token.lease },
+        "delete" => Command::Delete { task },
+        unknown => panic!("no command is called {unknown:?}"),
+    };
+    let alive_until = match name {
+        "expire_alive" => Some(now.plus(LONG)),
+        "expire_dead" => Some(now),
+        _ => None,
+    };
+    let now = if name == "promote_due" { now.plus(LONG) } else { now };
+    Move { command: command.into(), paused: name == "claim_paused", alive_until, now }
+}
+
+/// The answer in the words of the tables. An accepted one is checked like every step of the walk.
+fn answer(life: &Life, step: &Move) -> String {
+    match life.ask(step) {
+        Err(rejected) => format!("!{}", rejected.code()),
+        Ok(changes) if !changes.deleted.is_empty() => "deleted".into(),
+        Ok(_) => match take(life, step, &mut Seen::default()) {
+            Some(after) => after.task.status.state.to_string(),
+            None => "-".into(),
+        },
+    }
+}
+
+/// Compares a whole table and reports every cell that differs; gives the number of cells.
+fn check_table(table: &str, max: Option<u32>) -> usize {
+    let mut rows = table.lines().filter(|line| !line.is_empty()).map(str::split_whitespace);
+    let states: Vec<State> = rows.next().unwrap().map(|word| word.parse().unwrap()).collect();
+    let (mut cells, mut wrong) = (0, Vec::new());
+    for mut row in rows {
+        let name = row.next().unwrap();
+        let wanted: Vec<&str> = row.collect();
+        assert_eq!(wanted.len(), states.len(), "cells of {name}");
+        for (state, wanted) in states.iter().zip(wanted) {
+            let life = example(*state, max);
+            assert_eq!(life.task.status.state, *state);
+            let got = answer(&life, &named(name, &life));
+            cells += 1;
+            if got != wanted {
+                wrong.push(format!("{name} of a task that is {state}: wanted {wanted}, got {got}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    cells
+}
+
+#[test]
+fn every_command_in_every_state_answers_as_the_design_says() {
+    let cells = check_table(OPEN, Some(3)) + check_table(OVER, Some(3));
+    assert_eq!(cells, 20 * State::ALL.len());
+    check_table(OVER, None);
+    check_table(OPEN, None);
+}
+
+#[test]
+fn the_last_attempt_ends_in_dead_letters_and_is_not_retried_without_force() {
+    check_table(LAST_ATTEMPT, Some(1));
+}
+
+#[test]
+fn a_parked_task_is_claimed_only_with_a_slot() {
+    let parked = Life::submitted(None, |new| new.lane = Some(Lane::new("door", 1).unwrap()));
+    assert_eq!(answer(&parked, &named("claim", &parked)), "!lane_full");
+    let ready = given_slot(&parked).remove(0);
+    assert_eq!(answer(&ready, &named("claim", &ready)), "claimed");
+}
+
+/// The second claim, lease 2 of worker `a`, against all who do not have it.
+#[test]
+fn a_claim_obeys_its_own_token_and_no_other() {
+    let held = example(State::WaitingForRetry, None);
+    let (task, by) = (held.task.id, By::default());
+    let held = held.then(Command::Retry { task, force: false, by }).claim("a");
+    let now = held.task.status.updated_at;
+    for (lease, by, wanted) in [
+        (2, "b", "!wrong_worker"),
+        (1, "a", "!lease_lost"),
+        (1, "b", "!lease_lost"),
+        (0, "a", "!lease_lost"),
+        (3, "a", "!lease_lost"),
+        (0, "b", "!wrong_worker"),
+        (3, "b", "!wrong_worker"),
+    ] {
+        let token = || held.token_of(lease, by);
+        let finish = |outcome| Command::Finish { token: token(), outcome, started_at: None };
+        let mut commands = vec![Command::Start { token: token(), at: None }];
+        commands.extend([completed(), failed(true), failed(false), snoozed(), cancelled()].map(finish));
+        commands.push(Command::Release { token: token(), note: None });
+        for command in commands {
+            let got = answer(&held, &Move::new(command.clone(), now));
+            assert_eq!(got, wanted, "{command:?}");
+        }
+    }
+}
+
+/// What was given back or taken away is lost to its last holder, also to one who gives it back again or too late:
+/// an Ok would say that the attempt was returned. To others it was never claimed.
+#[test]
+fn a_claim_that_was_given_back_or_taken_away_is_lost() {
+    for end in ["release", "expire_dead", "retry"] {
+        let held = example(State::Running, None);
+        let open = take(&held, &named(end, &held), &mut Seen::default()).unwrap();
+        for (lease, wanted) in [(1, "!lease_lost"), (0, "!not_claimed"), (2, "!not_claimed")] {
+            let token = || open.token_of(lease, "a");
+            let finish = |outcome| Command::Finish { token: token(), outcome, started_at: None };
+            let finishes = [completed(), failed(true), failed(false), snoozed(), cancelled()].map(finish);
+            let release = Command::Release { token: token(), note: None };
+            for command in finishes.into_iter().chain([release]) {
+                let got = answer(&open, &Move::new(command.clone(), open.task.status.updated_at));
+                assert_eq!(got, wanted, "{command:?} after {end}");
+            }
+        }
+    }
+}
+
+/// An answer can be lost on the way. Asking for the same thing again is then no error and changes nothing.
+#[test]
+fn asking_twice_is_asking_once() {
+    for (from, names) in [
+        (State::Pending, &["claim", "cancel", "resolve"][..]),
+        (State::Claimed, &["start", "complete", "fail", "fail_for_good", "snooze", "give_up"]),
+        (State::Running, &["complete", "fail", "fail_for_good", "snooze", "give_up"]),
+        (State::WaitingForRetry, &["retry", "cancel", "resolve"]),
+        (State::Failed, &["retry_by_force", "resolve"]),
+    ] {
+        for max in [Some(1), Some(2), None] {
+            let life =
+                if max == Some(1) && from == State::WaitingForRetry { continue } else { example(from, max) };
+            for name in names {
+                let step = named(name, &life);
+                let once = take(&life, &step, &mut Seen::default()).unwrap();
+                for now in [step.now, step.now.plus(LONG), step.now.minus(LONG)] {
+                    let again = once.ask(&Move { now, ..step.clone() });
+                    assert_eq!(again, Ok(Changes::default()), "{name} of {from}, again");
+                }
+            }
+        }
+    }
+}
+
+/// 4.4: the first result stays, though the second differs.
+#[test]
+fn completing_twice_keeps_the_first_result() {
+    let done = example(State::Completed, None);
+    let outcome = Outcome::Completed { result: Json::result("2").unwrap() };
+    let again = Command::Finish { token: done.token(), outcome, started_at: None };
+    assert_eq!(done.ask(&Move::new(again, Timestamp::MAX)), Ok(Changes::default()));
+}
+
+/// The clock jumps back by an hour before every step, and even to its beginning; the history does not.
+#[test]
+fn history_times_never_go_back_when_the_clock_does() {
+    let mut life = Life::submitted(None, |_| ());
+    let begin = life.task.status.updated_at;
+    let script = ["claim", "start", "fail", "retry", "claim", "snooze", "retry", "claim", "complete"];
+    for (index, name) in script.into_iter().enumerate() {
+        let back = begin.minus(Duration::from_secs(3600 * u64::try_from(index).unwrap()));
+        for now in [back, Timestamp::MIN] {
+            let step = Move { now, ..named(name, &life) };
+            let after = take(&life, &step, &mut Seen::default()).unwrap();
+            assert!(after.history.iter().all(|entry| entry.at >= begin), "{name} at {now}: {after:#?}");
+        }
+        life = life.then_at(named(name, &life).command, back);
+    }
+    assert_eq!(life.task.status.finished_at, Some(begin));
+    assert_eq!(life.history.len(), 1 + script.len() + 2, "two starts were recorded with their finish");
+}
+
+/// A start is reported late, and by the worker's clock: it is kept between the claim and now.
+#[test]
+fn the_true_start_lies_between_the_claim_and_now() {
+    let claimed = example(State::Claimed, None);
+    let claim = claimed.task.status.updated_at;
+    let (middle, now) = (claim.plus(Duration::from_secs(1)), claim.plus(Duration::from_secs(2)));
+    for (said, kept) in
+        [(None, now), (Some(middle), middle), (Some(Timestamp::MIN), claim), (Some(Timestamp::MAX), now)]
+    {
+        let token = claimed.token();
+        let started = claimed.then_at(Command::Start { token: token.clone(), at: said }, now);
+        assert_eq!(started.task.status.started_at, Some(kept));
+        let finish = Command::Finish { token, outcome: completed(), started_at: said };
+        let finished = claimed.then_at(finish, now);
+        let times: Vec<Timestamp> = finished.history.iter().map(|entry| entry.at).collect();
+        assert_eq!(times, [claim, claim, kept, now]);
+        assert_eq!(finished.task.status.started_at, Some(kept));
+    }
+}
+
+/// The history says who did what and what they had to say; a failure always has something to say.
+#[test]
+fn words_are_kept_with_who_said_them() {
+    let said = |life: &Life| {
+        let entry = life.history.last().unwrap();
+        (entry.reason, entry.actor.clone(), entry.note.clone())
+    };
+    let (claimed, text) = (example(State::Claimed, Some(1)), |text: &str| Some(text.to_string()));
+    assert_eq!(said(&claimed), (Reason::Claimed, text("a"), None));
+    let dead = claimed.finish(failed(true));
+    assert_eq!(said(&dead), (Reason::Failed, text("a"), text("broken")));
+    assert_eq!(dead.task.status.error, text("broken"));
+    let wordless = Outcome::Failed { error: String::new(), retryable: false, retry_after: None };
+    assert!(claimed.finish(wordless).task.status.error.is_some_and(|error| !error.is_empty()));
+
+    let expired = claimed.then(Command::Expire { task: claimed.task.id, lease: 1 });
+    let (reason, _, note) = said(&expired);
+    assert_eq!((reason, &note), (Reason::LeaseExpired, &expired.task.status.error));
+    let release = Command::Release { token: claimed.token(), note: text("shutting down") };
+    assert_eq!(said(&claimed.then(release)), (Reason::Released, text("a"), text("shutting down")));
+    let by = || By { actor: text("ada"), note: text("wrong address") };
+    let cancelled = claimed.then(Command::Cancel { task: claimed.task.id, by: by() });
+    assert_eq!(said(&cancelled), (Reason::Cancelled, text("ada"), text("wrong address")));
+    let reopened = dead.then(Command::Retry { task: dead.task.id, force: true, by: by() });
+    assert_eq!(said(&reopened), (Reason::Reopened, text("ada"), text("wrong address")));
+}
+
+/// A handler's own delay wins over the policy and its cap of a minute, up to a limit of its own (C58).
+#[test]
+fn a_delay_that_a_handler_asks_for_wins_up_to_its_limit() {
+    let claimed = example(State::Claimed, None);
+    let now = claimed.task.status.updated_at;
+    let most = limits::RETRY_AFTER;
+    for (asked, given) in [(Duration::ZERO, Duration::ZERO), (36 * LONG, 36 * LONG), (most * 2, most)] {
+        let retry_after = Some(asked);
+        let failed = Outcome::Failed { error: "busy".into(), retryable: true, retry_after };
+        for outcome in [failed, Outcome::Snoozed { delay: asked }] {
+            assert_eq!(claimed.finish(outcome).task.status.due_at, Some(now.plus(given)));
+        }
+    }
 }

@@ -13,6 +13,8 @@ pub mod conformance;
 mod error;
 mod memory;
 mod request;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -22,4 +24,6 @@ pub use request::{
     Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Record, Submitted, Turn,
     Turned,
 };
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
 pub use store::Store;

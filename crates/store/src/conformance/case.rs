@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::{
-    Command, Json, Name, NewTask, NewWorker, Outcome, Rejected, State, TaskId, Timestamp, Token, WorkerId,
+    By, Command, Entity, Json, Lane, Leadership, Name, NewTask, NewWorker, Outcome, Rejected, Start, State,
+    TaskId, Timestamp, Token, Worker, WorkerId,
 };
 
-use super::Lab;
-use crate::{Claim, Claimed, Error, ManualClock, Receipt, Record, Store};
+use super::{Lab, invariants};
+use crate::{Claim, Claimed, Count, Error, ManualClock, Receipt, Record, Store};
 
 /// The kind of tasks that do not care.
 pub const KIND: &str = "test:work";
@@ -19,7 +20,8 @@ pub struct Case {
     /// The store's clock. It stands still until it is moved.
     pub clock: Arc<ManualClock>,
     lab: Box<dyn Lab>,
-    store: Mutex<Arc<dyn Store>>,
+    /// Empty only in the middle of [`Case::crash`].
+    store: Mutex<Option<Arc<dyn Store>>>,
     ids: AtomicU64,
 }
 
@@ -60,17 +62,71 @@ pub fn claim_of(worker: &WorkerId, limit: usize) -> Claim {
     }
 }
 
+/// A failure that may be retried as the policy says.
+#[must_use]
+pub fn failed(error: &str) -> Outcome {
+    Outcome::Failed { error: error.into(), retryable: true, retry_after: None }
+}
+
+/// A failure for good.
+#[must_use]
+pub fn failed_for_good(error: &str) -> Outcome {
+    Outcome::Failed { error: error.into(), retryable: false, retry_after: None }
+}
+
+/// A success with `result`, which must be JSON.
+#[must_use]
+pub fn completed(result: &str) -> Outcome {
+    Outcome::Completed { result: Json::result(result).unwrap() }
+}
+
+/// An entity, which must be written well.
+#[must_use]
+pub fn entity(text: &str) -> Entity {
+    text.parse().unwrap()
+}
+
+/// The ids of what was claimed.
+#[must_use]
+pub fn ids(claimed: &[Claimed]) -> Vec<TaskId> {
+    claimed.iter().map(|claimed| claimed.task.id).collect()
+}
+
+/// The states that a task without dependencies can be in.
+pub const STATES: [State; 10] = [
+    State::Scheduled,
+    State::Pending,
+    State::Claimed,
+    State::Running,
+    State::WaitingForRetry,
+    State::Completed,
+    State::Failed,
+    State::DeadLetter,
+    State::Cancelled,
+    State::ResolvedManually,
+];
+
+/// Everything that can be read from a store, to compare before and after.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Snapshot {
+    records: Vec<Record>,
+    counts: Vec<Count>,
+    workers: Vec<Worker>,
+    leader: Option<Leadership>,
+    paused: Vec<(Name, Name)>,
+}
+
 impl Case {
     /// A fresh store. The clock shows 2026-01-01.
     pub(super) async fn new(lab: Box<dyn Lab>) -> Self {
-        let (clock, store) = (lab.clock(), Mutex::new(lab.open().await));
+        let (clock, store) = (lab.clock(), Mutex::new(Some(lab.open().await)));
         Self { clock, lab, store, ids: AtomicU64::new(1) }
     }
 
     /// The store.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
-        self.store.lock().unwrap().clone()
+        self.store.lock().unwrap().clone().expect("a store is open")
     }
 
     /// Another store at the same data, as a second process would open it.
@@ -80,8 +136,9 @@ impl Case {
 
     /// Drops the store as a crash would, and opens it again.
     pub async fn crash(&self) {
+        drop(self.store.lock().unwrap().take());
         let next = self.lab.open().await;
-        *self.store.lock().unwrap() = next;
+        *self.store.lock().unwrap() = Some(next);
     }
 
     /// Moves the clock forward.
@@ -183,5 +240,106 @@ impl Case {
     /// The error a call gives that is expected to fail.
     pub async fn error<T: std::fmt::Debug>(&self, call: impl Future<Output = Result<T, Error>>) -> Error {
         call.await.unwrap_err()
+    }
+
+    /// A task for an entity, written `type:id`.
+    #[must_use]
+    pub fn task_for(&self, text: &str) -> NewTask {
+        NewTask { lane: Some(Lane::of(&entity(text))), ..self.task() }
+    }
+
+    /// A task with an idempotency key.
+    #[must_use]
+    pub fn task_with_key(&self, key: &str) -> NewTask {
+        NewTask { key: Some(key.into()), ..self.task() }
+    }
+
+    /// Submits `n` tasks with all defaults in one batch.
+    pub async fn submit_many(&self, n: usize) -> Vec<TaskId> {
+        let tasks = std::iter::repeat_with(|| self.task()).take(n).collect();
+        let submitted = self.store().submit(tasks).await.unwrap();
+        submitted.into_iter().map(|submitted| submitted.id).collect()
+    }
+
+    /// Claims this very task, which is expected to be possible.
+    pub async fn take(&self, task: TaskId, worker: &WorkerId) -> Claimed {
+        self.apply(Command::Claim { task, worker: worker.clone() }).await.unwrap();
+        let Record { task, payload, .. } = self.record(task).await;
+        Claimed { task, payload }
+    }
+
+    /// Submits `task` and brings it to `state`, one of [`STATES`], by a worker of its own.
+    pub async fn bring(&self, mut task: NewTask, state: State) -> TaskId {
+        match state {
+            State::Scheduled => task.start = Start::After(Duration::from_secs(3600)),
+            State::DeadLetter => task.max_attempts = std::num::NonZeroU32::new(1),
+            _ => {}
+        }
+        let id = self.submit(task).await;
+        let end = match state {
+            State::Scheduled | State::Pending => return id,
+            State::Cancelled => Some(Command::Cancel { task: id, by: By::default() }),
+            State::ResolvedManually => {
+                Some(Command::Resolve { task: id, result: None, by: By::default() })
+            }
+            _ => None,
+        };
+        if let Some(end) = end {
+            self.apply(end).await.unwrap();
+            return id;
+        }
+        let claimed = self.take(id, &self.worker("bringer").await).await;
+        let end = match state {
+            State::Claimed => return id,
+            State::Running => Command::Start { token: token(&claimed), at: None },
+            State::Completed => finish(&claimed, completed("null")),
+            State::Failed => finish(&claimed, failed_for_good("broken")),
+            State::WaitingForRetry | State::DeadLetter => finish(&claimed, failed("broken")),
+            state => panic!("a task cannot be brought to {state}"),
+        };
+        self.apply(end).await.unwrap();
+        assert_eq!(self.state(id).await, state, "a task can be brought to {state}");
+        id
+    }
+
+    /// Carries out a command that is expected to be refused, and checks that it changed nothing.
+    pub async fn refusal(&self, command: Command) -> Rejected {
+        let before = self.snapshot().await;
+        let words = format!("{command:?}");
+        let Err(rejected) = self.apply(command).await else { panic!("not refused: {words}") };
+        assert_eq!(self.snapshot().await, before, "what was refused changed something: {words}");
+        rejected
+    }
+
+    /// An operator cancels a task.
+    pub async fn cancel(&self, task: TaskId) -> Result<Receipt, Rejected> {
+        self.apply(Command::Cancel { task, by: By::default() }).await
+    }
+
+    /// An operator wants a task to run now.
+    pub async fn retry(&self, task: TaskId, force: bool) -> Result<Receipt, Rejected> {
+        self.apply(Command::Retry { task, force, by: By::default() }).await
+    }
+
+    /// Everything that can be read from the store.
+    pub async fn snapshot(&self) -> Snapshot {
+        let store = self.store();
+        let mut paused = store.paused().await.unwrap();
+        paused.sort();
+        Snapshot {
+            records: invariants::dump(&*store).await,
+            counts: store.counts().await.unwrap(),
+            workers: store.workers().await.unwrap(),
+            leader: store.leader().await.unwrap(),
+            paused,
+        }
+    }
+
+    /// Whether the store was closed and cannot be opened again, as one that lives in its process only.
+    pub(super) async fn is_gone(&self) -> bool {
+        if self.store().leader().await == Err(Error::Closed) {
+            self.crash().await;
+        }
+        self.store().leader().await == Err(Error::Closed)
     }
 }

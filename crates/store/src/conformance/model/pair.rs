@@ -1,0 +1,192 @@
+//! The store under test and the specification, side by side: the same operation for both, then every
+//! difference that can be seen from outside.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use windlass_core::{Command, Name, State, TaskId, Timestamp};
+
+use super::operation::{Answer, Operation};
+use super::random::Random;
+use super::world::{ENTITIES, KEYS, KINDS, NAMESPACES, QUEUES, TAGS};
+use crate::conformance::{Case, invariants};
+use crate::{Clock, Filter, ManualClock, MemoryStore, Page, Result, Store, Turn};
+
+/// Two stores that must not differ.
+pub(super) struct Pair<'a> {
+    case: &'a Case,
+    model: MemoryStore,
+    clock: Arc<ManualClock>,
+}
+
+impl<'a> Pair<'a> {
+    /// The case's store, which is empty, and a fresh model.
+    pub(super) fn new(case: &'a Case) -> Self {
+        let clock = Arc::new(ManualClock::new(case.now()));
+        Self { case, model: MemoryStore::new(clock.clone()), clock }
+    }
+
+    /// The last term that was given, or 0.
+    pub(super) async fn term(&self) -> u64 {
+        self.model.leader().await.unwrap().map_or(0, |leader| leader.term)
+    }
+
+    /// Sets both clocks.
+    pub(super) fn set_clock(&self, to: Timestamp) {
+        self.case.clock.set(to);
+        self.clock.set(to);
+    }
+
+    /// Does `operation` to both, compares the answers and the rows that they name, and answers.
+    pub(super) async fn carry_out(&self, operation: &Operation) -> Answer {
+        match operation {
+            Operation::Clock(to) => self.set_clock(*to),
+            Operation::Crash => self.case.crash().await,
+            _ => {}
+        }
+        let expected = operation.run(&self.model).await;
+        let answer = operation.run(&*self.case.store()).await;
+        same("the answer", &answer, &expected);
+        for id in operation.touched(&expected) {
+            self.compare_record(id).await;
+        }
+        expected
+    }
+
+    async fn compare_record(&self, id: TaskId) {
+        let (tested, model) = (self.case.store().task(id).await, self.model.task(id).await);
+        same(&format!("task {id}"), &tested, &model);
+    }
+
+    /// Compares everything that can be read. `tasks` are all that ever were; `random` chooses what to list.
+    pub(super) async fn compare(&self, tasks: &[TaskId], random: &mut Random) {
+        let (tested, model) = (self.case.store(), &self.model);
+        let rows = (invariants::dump(&*tested).await, invariants::dump(model).await);
+        same_each("the rows", &rows.0, &rows.1);
+        same_each("the counts", &tested.counts().await.unwrap(), &model.counts().await.unwrap());
+        same_each("the workers", &tested.workers().await.unwrap(), &model.workers().await.unwrap());
+        same("the leader", &tested.leader().await, &model.leader().await);
+        same("the paused queues", &tested.paused().await, &model.paused().await);
+        for limit in [0, 1, 7, 1000] {
+            same(&format!("due({limit})"), &tested.due(limit).await, &model.due(limit).await);
+        }
+        for id in tasks {
+            same(&format!("the facts of {id}"), &tested.facts(*id).await, &model.facts(*id).await);
+            same(&format!("explain({id})"), &tested.explain(*id).await, &model.explain(*id).await);
+        }
+        self.compare_names(&*tested).await;
+        for _ in 0..3 {
+            self.compare_listing(&*tested, random).await;
+        }
+    }
+
+    /// Every key and every entity.
+    async fn compare_names(&self, tested: &dyn Store) {
+        for namespace in NAMESPACES.map(Name::stored) {
+            for kind in KINDS.map(Name::stored) {
+                for key in KEYS {
+                    let found = self.model.find(&namespace, &kind, key).await;
+                    let what = format!("find({namespace}, {kind}, {key:?})");
+                    same(&what, &tested.find(&namespace, &kind, key).await, &found);
+                }
+            }
+            for entity in ENTITIES {
+                let entity = entity.parse().unwrap();
+                let known = self.model.has_entity(&namespace, &entity).await;
+                let what = format!("has_entity({namespace}, {entity})");
+                same(&what, &tested.has_entity(&namespace, &entity).await, &known);
+            }
+        }
+    }
+
+    /// A random listing, page by page. Pages may be cut differently, so only the whole is compared.
+    async fn compare_listing(&self, tested: &dyn Store, random: &mut Random) {
+        let filter = random_filter(random, self.clock.now());
+        let limit = random.pick(&[0, 1, 2, 3, 7, 50, 1000, 1001]);
+        let page = Page { limit, after: None, oldest_first: random.chance(50) };
+        let expected = listed(&self.model, &filter, page).await;
+        let what = format!("the listing of {filter:?} by {limit}, oldest first: {}", page.oldest_first);
+        same(&what, &listed(tested, &filter, page).await, &expected);
+    }
+
+    /// What must hold in any store. It campaigns, so both are asked, to keep them alike.
+    pub(super) async fn check_invariants(&self) {
+        invariants::check(&self.model, &*self.clock).await;
+        invariants::check(&*self.case.store(), &*self.case.clock).await;
+    }
+
+    /// The operations that leave nothing but the leader's lease.
+    pub(super) async fn wiping(&self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        let records = invariants::dump(&self.model).await;
+        for some in records.chunks(100) {
+            let ends = some.iter().map(|record| record.task.id).flat_map(|task| {
+                [Command::Cancel { task, by: windlass_core::By::default() }, Command::Delete { task }]
+            });
+            operations.push(Operation::Turn(Turn { commands: ends.collect(), ..Turn::default() }));
+        }
+        let workers = self.model.workers().await.unwrap().into_iter();
+        operations.extend(workers.map(|worker| Operation::Deregister(worker.id)));
+        let paused = self.model.paused().await.unwrap().into_iter();
+        operations.extend(paused.map(|(namespace, queue)| Operation::Pause(namespace, queue, false)));
+        for namespace in NAMESPACES.map(Name::stored) {
+            let forget =
+                |entity: &str| Operation::SetEntity(namespace.clone(), entity.parse().unwrap(), false);
+            operations.extend(ENTITIES.map(forget));
+        }
+        operations
+    }
+}
+
+/// All ids of a listing, by following its cursors; or the error of its first page.
+async fn listed(store: &dyn Store, filter: &Filter, mut page: Page) -> Result<Vec<TaskId>> {
+    let mut ids = Vec::new();
+    loop {
+        let listing = store.tasks(filter.clone(), page).await?;
+        assert!(listing.tasks.len() <= page.limit, "a page holds at most what was asked for");
+        ids.extend(listing.tasks.into_iter().map(|task| task.id));
+        assert!(listing.next.is_none() || listing.next != page.after, "a cursor moves on");
+        page.after = listing.next;
+        if page.after.is_none() {
+            return Ok(ids);
+        }
+    }
+}
+
+fn random_filter(random: &mut Random, now: Timestamp) -> Filter {
+    let mut filter = Filter::default();
+    if random.chance(50) {
+        filter.states = random.some_of(&State::ALL);
+    }
+    if random.chance(40) {
+        filter.namespace = Some(random.pick(&NAMESPACES.map(Name::stored)));
+    }
+    if random.chance(40) {
+        filter.queue = Some(random.pick(&QUEUES.map(Name::stored)));
+    }
+    if random.chance(40) {
+        filter.kind = Some(random.pick(&KINDS.map(Name::stored)));
+    }
+    match random.below(6) {
+        0 => filter.entity = Some(random.pick(&ENTITIES).parse().unwrap()),
+        1 => filter.tag = Some(random.pick(&TAGS).into()),
+        2 => filter.updated_before = Some(now),
+        3 => filter.updated_before = Some(now.minus(std::time::Duration::from_secs(60))),
+        _ => {}
+    }
+    filter
+}
+
+/// Panics with both sides if they differ.
+fn same<T: PartialEq + Debug>(what: &str, tested: &T, model: &T) {
+    assert!(tested == model, "{what} differs\n  the store: {tested:?}\n  the model: {model:?}");
+}
+
+/// The same for lists: shows the first difference only, because the lists are long.
+fn same_each<T: PartialEq + Debug>(what: &str, tested: &[T], model: &[T]) {
+    let longest = tested.len().max(model.len());
+    if let Some(at) = (0..longest).find(|at| tested.get(*at) != model.get(*at)) {
+        let (tested, model) = (tested.get(at), model.get(at));
+        panic!("{what} differ at {at} of {longest}\n  the store: {tested:#?}\n  the model: {model:#?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The comparison is itself tested: it finds one lie among thousands of true answers, and it meets everything.
+
+use super::liar::{LiarLab, Lie};
+use super::*;
+use windlass_core::State;
+
+/// Runs the sequences of `seeds` against a store that lies.
+fn run_against(lie: Lie, seeds: std::ops::Range<u64>) -> Result<Tally, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let sequences = async {
+        let case = Case::new(Box::new(LiarLab::new(lie))).await;
+        let (pair, mut tally) = (Pair::new(&case), Tally::default());
+        for seed in seeds {
+            run_sequence(&pair, seed, LENGTH, EVERY, &mut tally).await;
+        }
+        tally
+    };
+    runtime.block_on(caught(sequences))
+}
+
+#[test]
+fn one_lie_is_found() {
+    for lie in [
+        Lie::LosesSubmit,
+        Lie::DropsHistory,
+        Lie::Miscounts,
+        Lie::AcceptsStaleToken,
+        Lie::Misorders,
+        Lie::IgnoresTerm,
+        Lie::ForgetsDue,
+        Lie::SkipsListed,
+        Lie::PrunesTooFew,
+        Lie::IgnoresPause,
+        Lie::RevivesWorker,
+        Lie::HidesHolder,
+    ] {
+        let fault = run_against(lie, 0..20).expect_err(&format!("{lie:?} was not noticed"));
+        let tells = ["seed ", "operation ", "The last operations:", "WINDLASS_SEED="];
+        assert!(tells.iter().all(|part| fault.contains(part)), "{lie:?}: {fault}");
+    }
+}
+
+#[test]
+fn the_truth_passes() {
+    run_against(Lie::Nothing, 0..5).unwrap();
+}
+
+/// A model that never meets an answer does not compare it. These are all answers there are, but for those
+/// about dependencies, which lone tasks don't have.
+#[test]
+fn every_answer_is_met() {
+    let met = run_against(Lie::Nothing, 1000..1060).unwrap().met;
+    let states = State::ALL.into_iter().filter(|state| !matches!(state, State::Waiting | State::Skipped));
+    let refusals = [
+        "task_not_found",
+        "already_claimed",
+        "not_claimed",
+        "task_completed",
+        "task_failed",
+        "task_settled",
+        "max_attempts_reached",
+        "invalid_task",
+        "invalid_worker",
+        "wrong_worker",
+        "lease_lost",
+        "key_conflict",
+        "id_conflict",
+        "not_final",
+        "lane_full",
+        "queue_paused",
+        "not_due",
+        "not_timed",
+        "lease_alive",
+        "unknown_entity",
+        "not_leader",
+    ];
+    let others =
+        ["ok", "existing", "done before", "claimed from a queue", "told of a loss", "told of a cancel"];
+    let others = others.into_iter().chain(["another leads", "pruned"]);
+    for word in states.map(State::word).chain(refusals).chain(others) {
+        assert!(met.get(word).is_some_and(|times| *times >= 3), "{word:?} is met {:?} times", met.get(word));
+    }
+}

@@ -1,0 +1,183 @@
+//! What follows a failed attempt by itself.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use windlass_core::{Backoff, Jitter, NewTask, Outcome, RetryPolicy, State, limits, roll};
+
+use super::{Case, scenarios, token};
+use crate::Claimed;
+
+scenarios![
+    attempts_are_counted_in_all,
+    one_attempt_means_no_retry,
+    without_a_limit_nothing_is_exhausted,
+    the_backoff_doubles_to_its_cap,
+    the_policy_of_the_row_rules,
+    no_backoff_is_due_at_once,
+    a_delay_of_the_handler_wins,
+    a_delay_of_the_handler_has_a_limit,
+    jitter_is_the_same_in_every_store,
+    it_is_not_claimable_before_its_moment,
+    the_count_survives_the_wait,
+    a_failure_for_good_is_not_retried,
+];
+
+/// Fails the task `times` times, each time as soon as it may run, and gives the delays that followed in seconds.
+async fn delays(case: &Case, new: NewTask, times: usize) -> Vec<u64> {
+    let id = case.submit(new).await;
+    let mut delays = Vec::new();
+    for _ in 0..times {
+        let worker = case.worker("w").await;
+        let claimed = case.take(id, &worker).await;
+        case.fail(&claimed, "no").await;
+        let Some(due) = case.record(id).await.task.status.due_at else { break };
+        delays.push(due.since(case.now()).as_secs());
+        case.clock.set(due);
+        case.chores().await;
+    }
+    delays
+}
+
+fn policy(backoff: Backoff, base: u64, cap: u64) -> RetryPolicy {
+    let (base, cap) = (Duration::from_secs(base), Duration::from_secs(cap));
+    RetryPolicy { backoff, base, cap, jitter: Jitter::None }
+}
+
+async fn failed_once(case: &Case, new: NewTask) -> Claimed {
+    let id = case.submit(new).await;
+    let claimed = case.take(id, &case.worker("w").await).await;
+    case.fail(&claimed, "no").await;
+    claimed
+}
+
+/// C7, I13, 4.5: N is the number of attempts. The default 3 fails twice into a wait and the third time for good.
+async fn attempts_are_counted_in_all(case: &Case) {
+    let new = case.task();
+    let id = new.id;
+    assert_eq!(delays(case, new, 9).await, [1, 2]);
+    let status = case.record(id).await.task.status;
+    assert_eq!((status.state, status.attempt, status.lease), (State::DeadLetter, 3, 3));
+    assert_eq!((status.error.as_deref(), status.finished_at), (Some("no"), Some(case.now())));
+}
+
+/// C1, 3.6 (limit 0): with one attempt the first failure is recorded, and is the last.
+async fn one_attempt_means_no_retry(case: &Case) {
+    let claimed = failed_once(case, NewTask { max_attempts: NonZeroU32::new(1), ..case.task() }).await;
+    let status = case.record(claimed.task.id).await.task.status;
+    assert_eq!((status.state, status.attempt), (State::DeadLetter, 1));
+    assert_eq!(case.store().due(9).await.unwrap(), crate::Due::default());
+}
+
+/// C80, 4.5: no limit, no dead letter.
+async fn without_a_limit_nothing_is_exhausted(case: &Case) {
+    let retry = policy(Backoff::None, 1, 60);
+    let new = NewTask { max_attempts: None, retry, ..case.task() };
+    let id = new.id;
+    assert_eq!(delays(case, new, 40).await, [0; 40]);
+    let status = case.record(id).await.task.status;
+    assert_eq!((status.state, status.attempt), (State::Pending, 40));
+}
+
+/// 0.11, C11, C43: min(2^n, 300) seconds, and no overflow further on.
+async fn the_backoff_doubles_to_its_cap(case: &Case) {
+    let retry = policy(Backoff::Exponential { factor: 2.0 }, 1, 300);
+    let new = NewTask { max_attempts: None, retry, ..case.task() };
+    let expected = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300];
+    let delays = delays(case, new, 36).await;
+    assert_eq!((&delays[..12], delays[35]), (&expected[..], 300));
+}
+
+/// C22, C58, 3.6 (backoff): each kind of backoff, as it was stored with the task.
+async fn the_policy_of_the_row_rules(case: &Case) {
+    for (backoff, expected) in [
+        (Backoff::Fixed, [5, 5, 5, 5]),
+        (Backoff::Linear, [5, 10, 15, 18]),
+        (Backoff::Fibonacci, [5, 5, 10, 15]),
+        (Backoff::Exponential { factor: 1.5 }, [5, 7, 11, 16]),
+    ] {
+        let new = NewTask { max_attempts: None, retry: policy(backoff, 5, 18), ..case.task() };
+        assert_eq!(delays(case, new, 4).await, expected, "{backoff:?}");
+    }
+}
+
+/// C11: without backoff it waits for a leader only.
+async fn no_backoff_is_due_at_once(case: &Case) {
+    let claimed = failed_once(case, NewTask { retry: policy(Backoff::None, 0, 0), ..case.task() }).await;
+    let status = case.record(claimed.task.id).await.task.status;
+    assert_eq!((status.state, status.due_at), (State::WaitingForRetry, Some(case.now())));
+    assert_eq!(case.chores().await, 1);
+    assert_eq!(case.state(claimed.task.id).await, State::Pending);
+}
+
+/// C58, 2.10: a Retry-After wins over the policy, even above its cap.
+async fn a_delay_of_the_handler_wins(case: &Case) {
+    let worker = case.worker("w").await;
+    for seconds in [0, 1, 3600] {
+        let id = case.submit(case.task()).await;
+        let claimed = case.take(id, &worker).await;
+        let retry_after = Some(Duration::from_secs(seconds));
+        let outcome = Outcome::Failed { error: "busy".into(), retryable: true, retry_after };
+        case.finish(&claimed, outcome).await.unwrap();
+        let due = case.record(id).await.task.status.due_at.unwrap();
+        assert_eq!(due.since(case.now()).as_secs(), seconds);
+    }
+}
+
+/// C58: up to its own limit of 30 days.
+async fn a_delay_of_the_handler_has_a_limit(case: &Case) {
+    let id = case.submit(case.task()).await;
+    let claimed = case.take(id, &case.worker("w").await).await;
+    let retry_after = Some(Duration::MAX);
+    let outcome = Outcome::Failed { error: "busy".into(), retryable: true, retry_after };
+    case.finish(&claimed, outcome).await.unwrap();
+    let due = case.record(id).await.task.status.due_at.unwrap();
+    assert_eq!(due.since(case.now()), limits::RETRY_AFTER);
+}
+
+/// C31: jitter comes from the claim's identity, after the cap and never above it.
+async fn jitter_is_the_same_in_every_store(case: &Case) {
+    for jitter in [Jitter::Full, Jitter::Percent(50)] {
+        let retry = RetryPolicy { jitter, ..policy(Backoff::Fixed, 60, 60) };
+        for _ in 0..8 {
+            let claimed = failed_once(case, NewTask { retry, ..case.task() }).await;
+            let id = claimed.task.id;
+            let delay = case.record(id).await.task.status.due_at.unwrap().since(case.now());
+            assert_eq!(delay, retry.delay(1, roll(id, token(&claimed).lease)), "{jitter:?}");
+            assert!(delay <= retry.cap, "{delay:?} is above the cap");
+        }
+    }
+}
+
+/// 1.4: until then it is neither claimable nor promoted.
+async fn it_is_not_claimable_before_its_moment(case: &Case) {
+    let claimed = failed_once(case, case.task()).await;
+    let worker = case.worker("w").await;
+    case.clock.advance(Duration::from_micros(999_999));
+    assert_eq!(case.chores().await, 0);
+    assert_eq!(case.claim(&worker, 9).await, []);
+    case.clock.advance(Duration::from_micros(1));
+    assert_eq!(case.chores().await, 1);
+    assert_eq!(case.claim_one(&worker).await.task.id, claimed.task.id);
+}
+
+/// C6, 0.10: pending again with its count, and without the error.
+async fn the_count_survives_the_wait(case: &Case) {
+    let claimed = failed_once(case, case.task()).await;
+    case.pass(1);
+    case.chores().await;
+    let status = case.record(claimed.task.id).await.task.status;
+    assert_eq!((status.state, status.attempt, status.error), (State::Pending, 1, None));
+    let again = case.claim_one(&case.worker("w").await).await;
+    assert_eq!((again.task.status.attempt, again.task.status.lease), (2, 2));
+}
+
+/// C14, C29: not retryable means failed, not dead letter, also on the last attempt.
+async fn a_failure_for_good_is_not_retried(case: &Case) {
+    for max_attempts in [NonZeroU32::new(1), NonZeroU32::new(5), None] {
+        let id = case.submit(NewTask { max_attempts, ..case.task() }).await;
+        let claimed = case.take(id, &case.worker("w").await).await;
+        let receipt = case.finish(&claimed, super::failed_for_good("bad payload")).await.unwrap();
+        assert_eq!(receipt.state, State::Failed);
+    }
+}

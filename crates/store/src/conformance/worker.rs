@@ -1,0 +1,144 @@
+//! Workers: registering, heartbeats, leaving.
+
+use std::time::Duration;
+
+use windlass_core::{By, Command, DEAD_AFTER, Name, NewWorker, State, Timestamp, Worker, WorkerId};
+
+use super::{Case, KIND, id, scenarios};
+use crate::{Error, Pulse};
+
+scenarios![
+    a_worker_is_known_as_it_registered,
+    registering_again_replaces,
+    workers_are_listed_by_id,
+    a_heartbeat_is_recorded,
+    a_heartbeat_never_goes_back,
+    a_heartbeat_of_a_stranger_is_refused,
+    a_heartbeat_tells_what_is_lost,
+    a_heartbeat_tells_what_was_cancelled,
+    a_worker_that_leaves_is_forgotten,
+    dead_workers_stay_listed,
+];
+
+/// 1.5: everything about it comes back.
+async fn a_worker_is_known_as_it_registered(case: &Case) {
+    let new = NewWorker {
+        id: WorkerId::new("host-1-abc").unwrap(),
+        host: "host".into(),
+        version: "1.2.3".into(),
+        pool_size: 10,
+        namespace: Name::namespace("tenant").unwrap(),
+        queues: vec![Name::queue("b").unwrap(), Name::queue("a").unwrap()],
+        kinds: vec![Name::kind("z").unwrap(), Name::kind(KIND).unwrap()],
+        dead_after: Duration::from_nanos(1_500_000_001),
+    };
+    let worker = case.store().register(new.clone()).await.unwrap();
+    assert_eq!(worker, new.admit(case.now()));
+    assert_eq!((worker.started_at, worker.heartbeat_at), (case.now(), case.now()));
+    assert_eq!(case.store().workers().await.unwrap(), [worker]);
+}
+
+/// The same id again is the same worker, with what it says now.
+async fn registering_again_replaces(case: &Case) {
+    let id = case.worker("w").await;
+    case.pass(10);
+    let new = NewWorker { pool_size: 7, version: "2".into(), ..NewWorker::new(id) };
+    case.store().register(new.clone()).await.unwrap();
+    assert_eq!(case.store().workers().await.unwrap(), [new.admit(case.now())]);
+}
+
+/// In the order of their bytes.
+async fn workers_are_listed_by_id(case: &Case) {
+    for name in ["b", "a", "é", "B", "aa", "10", "9"] {
+        case.worker(name).await;
+    }
+    let listed = case.store().workers().await.unwrap();
+    let names: Vec<_> = listed.iter().map(|worker| worker.id.as_str()).collect();
+    assert_eq!(names, ["10", "9", "B", "a", "aa", "b", "é"]);
+}
+
+async fn only(case: &Case) -> Worker {
+    case.store().workers().await.unwrap().remove(0)
+}
+
+/// 1.5 (last_heartbeat).
+async fn a_heartbeat_is_recorded(case: &Case) {
+    let worker = case.worker("w").await;
+    let started = case.now();
+    case.pass(10);
+    assert_eq!(case.store().heartbeat(&worker, Vec::new()).await.unwrap(), Pulse::default());
+    let row = only(case).await;
+    assert_eq!((row.started_at, row.heartbeat_at), (started, case.now()));
+    assert_eq!(row.alive_until(), case.now().plus(DEAD_AFTER));
+}
+
+/// A clock that goes back does not shorten a worker's life.
+async fn a_heartbeat_never_goes_back(case: &Case) {
+    let worker = case.worker("w").await;
+    let then = case.now();
+    case.clock.set(then.minus(Duration::from_secs(3600)));
+    case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+    assert_eq!(only(case).await.heartbeat_at, then);
+}
+
+/// 4.8: an unknown worker is told so, and is not made known by it.
+async fn a_heartbeat_of_a_stranger_is_refused(case: &Case) {
+    let stranger = WorkerId::new("stranger").unwrap();
+    let error: Error = case.store().heartbeat(&stranger, Vec::new()).await.unwrap_err();
+    assert_eq!(error.code(), "invalid_worker");
+    assert_eq!(case.store().workers().await.unwrap(), []);
+}
+
+/// I5, C21: of all it believes to hold, what it must let go: taken by others, over, or never there.
+async fn a_heartbeat_tells_what_is_lost(case: &Case) {
+    let (worker, other) = (case.worker("w").await, case.worker("other").await);
+    let submitted = case.submit_many(5).await;
+    for task in &submitted[..4] {
+        case.take(*task, &worker).await;
+    }
+    case.retry(submitted[1], false).await.unwrap();
+    case.take(submitted[1], &other).await;
+    case.retry(submitted[2], false).await.unwrap();
+    let resolve = Command::Resolve { task: submitted[3], result: None, by: By::default() };
+    case.apply(resolve).await.unwrap();
+    let unknown = id(999_999);
+    let held = [submitted.clone(), vec![unknown]].concat().into_iter().map(|task| (task, 1)).collect();
+    let mut pulse = case.store().heartbeat(&worker, held).await.unwrap();
+    pulse.lost.sort();
+    let lost = vec![submitted[1], submitted[2], submitted[3], submitted[4], unknown];
+    assert_eq!(pulse, Pulse { lost, cancelled: vec![] });
+    let stale = case.store().heartbeat(&worker, vec![(submitted[0], 2), (submitted[0], 0)]).await.unwrap();
+    assert_eq!(stale.lost, [submitted[0]; 2], "another number is not this lease");
+}
+
+/// I19: a cancelled handler is told to stop.
+async fn a_heartbeat_tells_what_was_cancelled(case: &Case) {
+    let worker = case.worker("w").await;
+    let submitted = case.submit_many(2).await;
+    case.claim(&worker, 2).await;
+    case.cancel(submitted[1]).await.unwrap();
+    let held = submitted.iter().map(|task| (*task, 1)).collect();
+    let pulse = case.store().heartbeat(&worker, held).await.unwrap();
+    assert_eq!(pulse, Pulse { lost: vec![], cancelled: vec![submitted[1]] });
+}
+
+/// 1.7, C20: its leases expire at once; leaving again, or never having been there, is fine.
+async fn a_worker_that_leaves_is_forgotten(case: &Case) {
+    let worker = case.worker("w").await;
+    let task = case.submit(case.task()).await;
+    case.claim_one(&worker).await;
+    case.store().deregister(&worker).await.unwrap();
+    assert_eq!(case.store().workers().await.unwrap(), []);
+    assert_eq!(case.store().due(9).await.unwrap().commands, [Command::Expire { task, lease: 1 }]);
+    case.chores().await;
+    assert_eq!(case.state(task).await, State::Pending);
+    case.store().deregister(&worker).await.unwrap();
+    assert_eq!(case.store().heartbeat(&worker, Vec::new()).await.unwrap_err().code(), "invalid_worker");
+}
+
+/// 1.5: so that one can see who fell silent, and when.
+async fn dead_workers_stay_listed(case: &Case) {
+    case.worker("w").await;
+    case.clock.set(Timestamp::MAX);
+    assert!(!only(case).await.is_alive(case.now()));
+}

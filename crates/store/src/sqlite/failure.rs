@@ -1,0 +1,34 @@
+//! What SQLite's errors mean to a caller.
+
+use rusqlite::ErrorCode;
+
+use crate::error::Error;
+
+/// The answer to a caller whose request failed in the database. Nothing was changed.
+#[allow(clippy::needless_pass_by_value)] // the shape that map_err wants
+pub(super) fn failure(error: rusqlite::Error) -> Error {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => {
+            Error::Unavailable("the disk is full; free some space and repeat the request".into())
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            Error::Unavailable("another process holds the database; repeat the request".into())
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            Error::Unusable(format!("the file is damaged or not a SQLite database ({error})"))
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            Error::Unavailable(format!("the file cannot be written ({error}); check its permissions"))
+        }
+        _ => Error::Unavailable(format!("the database answered: {error}")),
+    }
+}
+
+/// Whether the device itself failed. What reached it is then uncertain, so nothing more is written through this handle.
+pub(super) fn is_device_failure(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt))
+}
+
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}

@@ -1,0 +1,85 @@
+//! Workers, the leader, and the settings that operators change: paused queues and known entities.
+
+use std::time::Duration;
+
+use rusqlite::params;
+use windlass_core::{
+    Entity, Leadership, Lease, Name, NewWorker, Rejected, TaskId, Term, Worker, WorkerId, campaign,
+};
+
+use super::row;
+use super::tx::Tx;
+use crate::error::Result;
+use crate::request::Pulse;
+
+impl Tx<'_, '_> {
+    pub(super) fn register(&mut self, worker: NewWorker) -> Result<Worker> {
+        let worker = worker.admit(self.now);
+        self.write_with(|sql| &mut sql.put_worker, |statement| row::put_worker(statement, &worker))?;
+        Ok(worker)
+    }
+
+    pub(super) fn heartbeat(&mut self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
+        let now = self.now.as_micros();
+        if self.write(|sql| &mut sql.heartbeat, params![worker.as_str(), now])? == 0 {
+            return Err(Rejected::InvalidWorker { worker: worker.clone() }.into());
+        }
+        let mut pulse = Pulse::default();
+        for (id, lease) in held {
+            let task = self.task(id)?;
+            pulse.sort(worker, id, lease, task.as_ref().map(|(_, task)| task));
+        }
+        Ok(pulse)
+    }
+
+    pub(super) fn deregister(&mut self, worker: &WorkerId) -> Result<()> {
+        self.write(|sql| &mut sql.delete_worker, [worker.as_str()])?;
+        Ok(())
+    }
+
+    pub(super) fn campaign(&mut self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
+        let leader = self.read(|sql| &mut sql.leader, [], row::leadership)?;
+        let won = campaign(leader.as_ref(), candidate, lease, self.now);
+        if let Some(leader) = &won {
+            self.put_leader(leader)?;
+        }
+        Ok(won)
+    }
+
+    pub(super) fn resign(&mut self, candidate: &WorkerId, term: Term) -> Result<()> {
+        match self.read(|sql| &mut sql.leader, [], row::leadership)? {
+            Some(leader) if leader.holder == *candidate && leader.term == term => {
+                self.put_leader(&Leadership { until: leader.until.min(self.now), ..leader })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put_leader(&mut self, leader: &Leadership) -> Result<()> {
+        let term = i64::try_from(leader.term).unwrap_or(i64::MAX);
+        let values = params![leader.holder.as_str(), term, leader.until.as_micros()];
+        self.write(|sql| &mut sql.put_leader, values)?;
+        Ok(())
+    }
+
+    pub(super) fn pause(&mut self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
+        let values = [&**namespace, &**queue];
+        if paused {
+            self.write(|sql| &mut sql.pause_queue, values)?;
+        } else {
+            self.write(|sql| &mut sql.resume_queue, values)?;
+            self.ledger.rings = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_entity(&mut self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
+        let values = [&**namespace, entity.as_str()];
+        let changed = if known {
+            self.write(|sql| &mut sql.put_entity, values)?
+        } else {
+            self.write(|sql| &mut sql.delete_entity, values)?
+        };
+        Ok(changed > 0)
+    }
+}

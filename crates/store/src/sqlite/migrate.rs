@@ -1,0 +1,121 @@
+//! Opening a database file: its settings, and its numbered migrations.
+//!
+//! Migrations go forward only. Each is applied once, recorded with a checksum of its text, and never edited afterwards:
+//! a changed one is refused, and so is a database that a newer version has migrated.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use windlass_core::Timestamp;
+
+use super::Durability;
+use super::failure::failure;
+use crate::error::{Error, Result};
+
+/// `WIND`: tells a Windlass database from any other SQLite file.
+const APPLICATION_ID: i32 = 0x5749_4e44;
+
+/// All migrations, in order; the first is number 1.
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("tasks", include_str!("migrations/001_tasks.sql")),
+    ("documents", include_str!("migrations/002_documents.sql")),
+];
+
+/// The connection that writes.
+pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> {
+    let connection = connect(path)?;
+    // WAL lets readers go on while the writer writes; it is a property of the file, and setting it again costs nothing.
+    connection.pragma_update(None, "journal_mode", "wal").map_err(failure)?;
+    connection.pragma_update(None, "synchronous", durability.pragma()).map_err(failure)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(failure)?;
+    // What a savepoint would restore is kept in memory instead of a temporary file.
+    connection.pragma_update(None, "temp_store", "memory").map_err(failure)?;
+    // A checkpoint every 16 MiB instead of every 4: it costs two more fsyncs each time.
+    connection.pragma_update(None, "wal_autocheckpoint", 4096).map_err(failure)?;
+    connection.pragma_update(None, "cache_size", -32 * 1024).map_err(failure)?;
+    Ok(connection)
+}
+
+/// A connection that only reads.
+pub(super) fn reader(path: &Path) -> Result<Connection> {
+    let connection = connect(path)?;
+    connection.pragma_update(None, "query_only", true).map_err(failure)?;
+    connection.pragma_update(None, "cache_size", -4 * 1024).map_err(failure)?;
+    Ok(connection)
+}
+
+fn connect(path: &Path) -> Result<Connection> {
+    let unusable = |error| Error::Unusable(format!("{} cannot be opened: {error}", path.display()));
+    let connection = Connection::open(path).map_err(unusable)?;
+    connection.busy_timeout(Duration::from_secs(5)).map_err(failure)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Brings the schema up to this version. Safe when several processes start at once: they take turns.
+pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()> {
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
+    let application: i32 =
+        transaction.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failure)?;
+    let tables: i64 = transaction
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(failure)?;
+    match (application, tables) {
+        (APPLICATION_ID, _) => {}
+        (0, 0) => transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failure)?,
+        _ => {
+            let what = "it is a SQLite database of another program; choose another file".into();
+            return Err(Error::Unusable(what));
+        }
+    }
+    transaction
+        .execute_batch(
+            "CREATE TABLE IF NOT EXISTS migrations (
+                version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL
+            ) STRICT",
+        )
+        .map_err(failure)?;
+    refuse_newer(&transaction)?;
+    for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS) {
+        let applied: Option<String> = transaction
+            .query_row("SELECT checksum FROM migrations WHERE version = ?", [number], |row| row.get(0))
+            .optional()
+            .map_err(failure)?;
+        match applied {
+            Some(sum) if sum == checksum(sql) => {}
+            Some(_) => {
+                let what = format!("migration {number} ({name}) is not the one that was applied to it");
+                return Err(Error::Unusable(what));
+            }
+            None => {
+                transaction.execute_batch(sql).map_err(failure)?;
+                let row = params![number, name, checksum(sql), now.as_micros()];
+                transaction.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row).map_err(failure)?;
+            }
+        }
+    }
+    transaction.commit().map_err(failure)
+}
+
+fn refuse_newer(connection: &Connection) -> Result<()> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let newest: Option<i64> = connection
+        .query_row("SELECT max(version) FROM migrations", [], |row| row.get(0))
+        .map_err(failure)?;
+    match newest {
+        Some(newest) if newest > known => Err(Error::Unusable(format!(
+            "its schema is version {newest} and this program knows {known}; use a newer windlass"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// FNV-1a: enough to notice that a text was edited.
+fn checksum(sql: &str) -> String {
+    let hash = sql.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

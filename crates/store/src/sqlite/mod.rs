@@ -1,0 +1,265 @@
+//! The embedded store: one SQLite file, no set-up.
+//!
+//! One thread writes ([`writer`]), many read. Several processes may use one file: SQLite's own lock makes their writers
+//! take turns, and an idle one notices what another has committed. Every statement is a file in `sql/`, prepared
+//! once.
+
+mod failure;
+mod fleet;
+mod migrate;
+mod read;
+mod row;
+mod submit;
+mod turn;
+mod tx;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use windlass_core::{
+    Entity, Facts, Leadership, Lease, Name, NewTask, NewWorker, Retention, TaskId, Term, Worker, WorkerId,
+};
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, Result};
+use crate::request::{
+    Count, Due, Filter, Listing, Page, Pulse, Record, Submitted, Turn, Turned, check_batch,
+};
+use crate::store::Store;
+
+/// When a commit counts as done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// When it is on the disk (`synchronous = FULL`): an acknowledged write survives a power cut.
+    #[default]
+    Full,
+    /// When the operating system has it (`synchronous = NORMAL`): an acknowledged write survives the process, but
+    /// the last ones before a power cut may be lost. The file stays whole.
+    Normal,
+}
+
+impl Durability {
+    fn pragma(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Normal => "normal",
+        }
+    }
+}
+
+/// How to open a [`SqliteStore`].
+#[derive(Clone)]
+pub struct Options {
+    path: PathBuf,
+    durability: Durability,
+    clock: Arc<dyn Clock>,
+    readers: usize,
+    probe: Option<tx::Probe>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("path", &self.path).field("durability", &self.durability).finish()
+    }
+}
+
+impl Options {
+    /// The file at `path`, made if it is not there; full durability; four readers; the machine's clock.
+    #[must_use]
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        Self {
+            path: path.as_ref().into(),
+            durability: Durability::default(),
+            clock: Arc::new(SystemClock),
+            readers: 4,
+            probe: None,
+        }
+    }
+
+    /// When a commit counts as done.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Another clock, for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How many reads may go on at once.
+    #[must_use]
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers;
+        self
+    }
+
+    /// Called on the writer's thread before (`true`) and after every statement that writes, with its name. A test may
+    /// look at the file there, or panic.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn probe(mut self, probe: impl Fn(&'static str, bool) + Send + Sync + 'static) -> Self {
+        self.probe = Some(Arc::new(probe));
+        self
+    }
+
+    /// Opens the file and brings its schema up to date. Blocks while that takes.
+    pub fn open(self) -> Result<SqliteStore> {
+        let mut connection = migrate::writer(&self.path, self.durability)?;
+        migrate::migrate(&mut connection, self.clock.now())?;
+        let wake = watch::Sender::new(0);
+        let writer = writer::Writer::start(connection, self.clock.clone(), wake.clone(), self.probe)?;
+        let readers = read::Readers::new(self.path.clone(), self.readers);
+        Ok(SqliteStore { path: self.path, clock: self.clock, writer, readers, wake })
+    }
+}
+
+/// A store in one SQLite file.
+pub struct SqliteStore {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    writer: writer::Writer,
+    readers: read::Readers,
+    wake: watch::Sender<u64>,
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file at `path` with the defaults of [`Options`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("windlass.db");
+    /// let store = windlass_store::SqliteStore::open(&path)?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new(path).open()
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+        let checked = check_batch(&tasks);
+        self.writer.run(move |tx| checked.and_then(|()| tx.submit(tasks))).await
+    }
+
+    async fn turn(&self, turn: Turn) -> Result<Turned> {
+        let checked = turn.check();
+        self.writer.run(move |tx| checked.and_then(|()| tx.turn(turn))).await
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<Worker> {
+        let checked = worker.check();
+        self.writer.run(move |tx| checked.map_err(Error::from).and_then(|()| tx.register(worker))).await
+    }
+
+    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
+        let worker = worker.clone();
+        self.writer.run(move |tx| tx.heartbeat(&worker, held)).await
+    }
+
+    async fn deregister(&self, worker: &WorkerId) -> Result<()> {
+        let worker = worker.clone();
+        self.writer.run(move |tx| tx.deregister(&worker)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.readers.run(|snapshot| snapshot.workers()).await
+    }
+
+    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
+        let candidate = candidate.clone();
+        self.writer.run(move |tx| tx.campaign(&candidate, lease)).await
+    }
+
+    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
+        let candidate = candidate.clone();
+        self.writer.run(move |tx| tx.resign(&candidate, term)).await
+    }
+
+    async fn leader(&self) -> Result<Option<Leadership>> {
+        self.readers.run(|snapshot| snapshot.leader()).await
+    }
+
+    async fn due(&self, limit: usize) -> Result<Due> {
+        let now = self.clock.now();
+        self.readers.run(move |snapshot| snapshot.due(now, limit)).await
+    }
+
+    async fn task(&self, id: TaskId) -> Result<Option<Record>> {
+        self.readers.run(move |snapshot| snapshot.record(id)).await
+    }
+
+    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
+        let (namespace, kind, key) = (namespace.clone(), kind.clone(), key.to_owned());
+        self.readers.run(move |snapshot| snapshot.find(&namespace, &kind, &key)).await
+    }
+
+    async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
+        page.check()?;
+        self.readers.run(move |snapshot| snapshot.tasks(&filter, page)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<Count>> {
+        self.readers.run(|snapshot| snapshot.counts()).await
+    }
+
+    async fn facts(&self, id: TaskId) -> Result<Option<Facts>> {
+        let now = self.clock.now();
+        self.readers.run(move |snapshot| snapshot.facts(id, now)).await
+    }
+
+    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
+        let (namespace, queue) = (namespace.clone(), queue.clone());
+        self.writer.run(move |tx| tx.pause(&namespace, &queue, paused)).await
+    }
+
+    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
+        self.readers.run(|snapshot| snapshot.paused()).await
+    }
+
+    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
+        let (namespace, entity) = (namespace.clone(), entity.clone());
+        self.writer.run(move |tx| tx.set_entity(&namespace, &entity, known)).await
+    }
+
+    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
+        let (namespace, entity) = (namespace.clone(), entity.clone());
+        self.readers.run(move |snapshot| snapshot.has_entity(&namespace, &entity)).await
+    }
+
+    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
+        let retention = retention.clone();
+        self.writer.run(move |tx| tx.prune(&retention, limit)).await
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        let receiver = self.wake.subscribe();
+        self.writer.look();
+        receiver
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.readers.close();
+        self.writer.stop();
+        Ok(())
+    }
+}

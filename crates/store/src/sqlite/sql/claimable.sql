@@ -1,0 +1,3 @@
+SELECT rank, seq FROM tasks
+WHERE namespace = ? AND queue = ? AND kind = ? AND state = 'pending' AND (lane IS NULL OR slot = 1)
+ORDER BY rank DESC, seq LIMIT ?

@@ -1,0 +1,1 @@
+SELECT namespace, queue, kind, state, tasks FROM counts WHERE tasks > 0

@@ -1,0 +1,1 @@
+DELETE FROM entities WHERE namespace = ? AND entity = ?

@@ -1,0 +1,1 @@
+SELECT id FROM tasks WHERE due_at <= ? ORDER BY due_at, seq LIMIT ?

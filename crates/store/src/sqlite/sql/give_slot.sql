@@ -1,0 +1,1 @@
+UPDATE tasks SET slot = 1 WHERE seq = ?

@@ -1,0 +1,1 @@
+INSERT INTO history (task, n, state, at, reason, actor, note) VALUES (?, ?, ?, ?, ?, ?, ?)

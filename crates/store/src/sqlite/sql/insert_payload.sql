@@ -1,0 +1,1 @@
+INSERT INTO payloads (task, payload) VALUES (?, ?)

@@ -1,0 +1,1 @@
+SELECT 1 FROM paused_queues WHERE namespace = ? AND queue = ?

@@ -1,0 +1,1 @@
+SELECT count(*) FROM tasks WHERE namespace = ? AND lane = ? AND slot = 1

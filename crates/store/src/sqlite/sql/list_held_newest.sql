@@ -1,0 +1,1 @@
+SELECT * FROM task_rows WHERE state IN ('claimed', 'running') AND seq < ? ORDER BY seq DESC LIMIT ?

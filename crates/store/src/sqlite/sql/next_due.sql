@@ -1,0 +1,1 @@
+SELECT min(due_at) FROM tasks WHERE due_at > ?

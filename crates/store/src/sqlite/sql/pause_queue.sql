@@ -1,0 +1,1 @@
+INSERT INTO paused_queues (namespace, queue) VALUES (?, ?) ON CONFLICT DO NOTHING

@@ -1,0 +1,1 @@
+SELECT namespace, queue FROM paused_queues ORDER BY namespace, queue

@@ -1,0 +1,1 @@
+SELECT payload FROM payloads WHERE task = ?

@@ -1,0 +1,1 @@
+INSERT INTO entities (namespace, entity) VALUES (?, ?) ON CONFLICT DO NOTHING

@@ -1,0 +1,1 @@
+UPDATE sequence SET last = ?

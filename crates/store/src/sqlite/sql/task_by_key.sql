@@ -1,0 +1,1 @@
+SELECT id, state FROM tasks WHERE namespace = ? AND kind = ? AND key = ?

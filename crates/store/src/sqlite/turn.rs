@@ -1,0 +1,121 @@
+//! A worker's or leader's turn: carrying out commands, then claiming.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use rusqlite::params;
+use windlass_core::{Before, Changes, Command, Json, Rejected, Scope, Task, WorkerId, transition};
+
+use super::failure::failure;
+use super::row;
+use super::tx::Tx;
+use crate::error::Result;
+use crate::request::{Claim, Claimed, Receipt, Turn, Turned};
+
+impl Tx<'_, '_> {
+    pub(super) fn turn(&mut self, turn: Turn) -> Result<Turned> {
+        if let Some(term) = turn.term {
+            let leader = self.read(|sql| &mut sql.leader, [], row::leadership)?;
+            if !leader.is_some_and(|leader| leader.is_current(term, self.now)) {
+                return Err(Rejected::NotLeader { term }.into());
+            }
+        }
+        if let Some(claim) = &turn.claim
+            && let Err(rejected) = self.check_worker(&claim.worker)?
+        {
+            return Err(rejected.into());
+        }
+        let receipts = turn.commands.iter().map(|command| self.apply(command)).collect::<Result<_>>()?;
+        let claimed = turn.claim.map_or(Ok(Vec::new()), |claim| self.claim(&claim))?;
+        Ok(Turned { receipts, claimed })
+    }
+
+    /// Whether a worker may claim: known, and heard of recently enough.
+    fn check_worker(&mut self, worker: &WorkerId) -> Result<Result<(), Rejected>> {
+        let known = self.read(|sql| &mut sql.worker, [worker.as_str()], row::worker)?;
+        let alive = known.is_some_and(|known| known.is_alive(self.now));
+        Ok(if alive { Ok(()) } else { Err(Rejected::InvalidWorker { worker: worker.clone() }) })
+    }
+
+    /// Carries out one command. The inner error is a refusal, which changes nothing and hinders nobody;
+    /// the outer one is the database's, and undoes the whole turn.
+    fn apply(&mut self, command: &Command) -> Result<Result<Receipt, Rejected>> {
+        if let Command::Claim { worker, .. } = command
+            && let Err(rejected) = self.check_worker(worker)?
+        {
+            return Ok(Err(rejected));
+        }
+        let id = command.task();
+        let Some((seq, task)) = self.task(id)? else { return Ok(Err(Rejected::NotFound { task: id })) };
+        let mut before = Before::of(&task);
+        match command.scope() {
+            Scope::Task => {}
+            Scope::TaskAndQueue => before.paused = self.is_paused(&task.spec.namespace, &task.spec.queue)?,
+            Scope::TaskAndHolder => {
+                if let Some(holder) = &task.status.worker {
+                    let holder = self.read(|sql| &mut sql.worker, [holder.as_str()], row::worker)?;
+                    before.alive_until = holder.map(|holder| holder.alive_until());
+                }
+            }
+        }
+        let changes = match transition(&before, command, self.now) {
+            Ok(changes) => changes,
+            Err(rejected) => return Ok(Err(rejected)),
+        };
+        self.write_changes(seq, &task, &changes)?;
+        let status = changes.tasks.first().map_or(&task.status, |change| &change.after);
+        Ok(Ok(Receipt {
+            task: id,
+            state: status.state,
+            attempt: status.attempt,
+            lease: status.lease,
+            changed: changes != Changes::default(),
+        }))
+    }
+
+    fn write_changes(&mut self, seq: i64, task: &Task, changes: &Changes) -> Result<()> {
+        for change in &changes.tasks {
+            self.change(seq, task, change)?;
+        }
+        if !changes.deleted.is_empty() {
+            self.delete(seq, task)?;
+        }
+        Ok(())
+    }
+
+    /// Claims the best of what can be claimed. Each queue and kind is its own range of the index, so nothing
+    /// that the worker cannot run is ever read.
+    fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>> {
+        let limit = i64::try_from(claim.limit).unwrap_or(i64::MAX);
+        let mut offered: Vec<(Reverse<i64>, i64)> = Vec::new();
+        for queue in claim.queues.iter().collect::<BTreeSet<_>>() {
+            if self.is_paused(&claim.namespace, queue)? {
+                continue;
+            }
+            for kind in claim.kinds.iter().collect::<BTreeSet<_>>() {
+                let values = params![&*claim.namespace, &**queue, &**kind, limit];
+                let rows = self.sql.claimable.query_map(values, |row| Ok((Reverse(row.get(0)?), row.get(1)?)));
+                for row in rows.map_err(failure)? {
+                    offered.push(row.map_err(failure)?);
+                }
+            }
+        }
+        offered.sort_unstable();
+        offered.truncate(claim.limit);
+        offered.into_iter().map(|(_, seq)| self.take(seq, &claim.worker)).collect()
+    }
+
+    /// Claims one task that was found claimable in this transaction.
+    fn take(&mut self, seq: i64, worker: &WorkerId) -> Result<Claimed> {
+        let mut task = self.task_at(seq)?;
+        let command = Command::Claim { task: task.id, worker: worker.clone() };
+        let mut changes = transition(&Before::of(&task), &command, self.now)?;
+        self.write_changes(seq, &task, &changes)?;
+        if let Some(change) = changes.tasks.pop() {
+            task.status = change.after;
+        }
+        let decode = |row: &rusqlite::Row<'_>| Ok(Json::stored(row.get_ref(0)?.as_str()?));
+        let payload = self.read(|sql| &mut sql.payload, [seq], decode)?;
+        Ok(Claimed { task, payload: payload.unwrap_or_default() })
+    }
+}

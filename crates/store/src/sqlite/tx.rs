@@ -1,0 +1,240 @@
+//! One caller's work inside the writer's transaction: loading rows, writing what the core decided.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
+use windlass_core::{Entry, Name, Retention, State, Task, TaskChange, TaskId, Timestamp};
+
+use super::failure::failure;
+use super::row;
+use crate::error::{Error, Result};
+
+/// Where a test may look, or fail, around every write: the statement's name, and whether it is about to run.
+pub(super) type Probe = std::sync::Arc<dyn Fn(&'static str, bool) + Send + Sync>;
+
+/// A prepared statement that writes.
+pub(super) struct Write<'c> {
+    name: &'static str,
+    statement: Statement<'c>,
+}
+
+macro_rules! statements {
+    (read: $($read:ident)*; write: $($write:ident)*;) => {
+        /// Every statement of the writer, prepared once.
+        pub(super) struct Statements<'c> {
+            $(pub(super) $read: Statement<'c>,)*
+            $(pub(super) $write: Write<'c>,)*
+        }
+
+        impl<'c> Statements<'c> {
+            pub(super) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
+                Ok(Self {
+                    $($read: connection.prepare(include_str!(concat!("sql/", stringify!($read), ".sql")))?,)*
+                    $($write: Write {
+                        name: stringify!($write),
+                        statement: connection.prepare(include_str!(concat!("sql/", stringify!($write), ".sql")))?,
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+statements! {
+    read: task_by_id task_by_seq task_by_key payload claimable lane_head lane_taken last_sequence is_paused
+        has_entity worker leader expired;
+    write: insert_task insert_payload insert_history update_status delete_task add_count sub_count give_slot
+        set_sequence put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity;
+}
+
+/// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    counts: HashMap<(Name, Name, Name, State), i64>,
+    /// The last number given to a task, once it was read.
+    sequence: Option<i64>,
+    /// Whether there is news for [`watch`](crate::Store::watch).
+    pub(super) rings: bool,
+}
+
+/// One caller's work.
+pub(super) struct Tx<'t, 'c> {
+    pub(super) sql: &'t mut Statements<'c>,
+    pub(super) ledger: Ledger,
+    pub(super) now: Timestamp,
+    pub(super) probe: Option<&'t Probe>,
+}
+
+impl<'c> Tx<'_, 'c> {
+    /// Runs a statement that writes, with `run` binding its values.
+    pub(super) fn write_with(
+        &mut self,
+        pick: impl for<'x> FnOnce(&'x mut Statements<'c>) -> &'x mut Write<'c>,
+        run: impl FnOnce(&mut Statement<'c>) -> rusqlite::Result<usize>,
+    ) -> Result<usize> {
+        let Write { name, statement } = pick(self.sql);
+        if let Some(probe) = self.probe {
+            probe(name, true);
+        }
+        let changed = run(statement).map_err(failure)?;
+        if let Some(probe) = self.probe {
+            probe(name, false);
+        }
+        Ok(changed)
+    }
+
+    /// Runs a statement that writes.
+    pub(super) fn write(
+        &mut self,
+        pick: impl for<'x> FnOnce(&'x mut Statements<'c>) -> &'x mut Write<'c>,
+        values: impl Params,
+    ) -> Result<usize> {
+        self.write_with(pick, |statement| statement.execute(values))
+    }
+
+    /// The one row of a statement that reads, if there is one.
+    pub(super) fn read<T>(
+        &mut self,
+        pick: impl for<'x> FnOnce(&'x mut Statements<'c>) -> &'x mut Statement<'c>,
+        values: impl Params,
+        decode: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        pick(self.sql).query_row(values, decode).optional().map_err(failure)
+    }
+
+    /// A task by its id, with its number.
+    pub(super) fn task(&mut self, id: TaskId) -> Result<Option<(i64, Task)>> {
+        self.read(|sql| &mut sql.task_by_id, [id.as_bytes()], row::task)
+    }
+
+    /// A task by its number.
+    pub(super) fn task_at(&mut self, seq: i64) -> Result<Task> {
+        let row = self.read(|sql| &mut sql.task_by_seq, [seq], row::task)?;
+        row.map(|(_, task)| task).ok_or_else(|| Error::Unusable(format!("task number {seq} is missing")))
+    }
+
+    pub(super) fn is_paused(&mut self, namespace: &Name, queue: &Name) -> Result<bool> {
+        let row = self.read(|sql| &mut sql.is_paused, [&**namespace, &**queue], |_| Ok(()))?;
+        Ok(row.is_some())
+    }
+
+    /// The next number for a task.
+    pub(super) fn next_seq(&mut self) -> Result<i64> {
+        let last = match self.ledger.sequence {
+            Some(last) => last,
+            None => self.read(|sql| &mut sql.last_sequence, [], |row| row.get(0))?.unwrap_or(0),
+        };
+        self.ledger.sequence = Some(last + 1);
+        Ok(last + 1)
+    }
+
+    fn count(&mut self, task: &Task, state: State, by: i64) {
+        let spec = &task.spec;
+        let sort = (spec.namespace.clone(), spec.queue.clone(), spec.kind.clone(), state);
+        *self.ledger.counts.entry(sort).or_default() += by;
+    }
+
+    /// Adds a new task and the first row of its history; says `false` if its id exists.
+    pub(super) fn insert(&mut self, seq: i64, task: &Task, payload: &str, entry: &Entry) -> Result<bool> {
+        let new =
+            self.write_with(|sql| &mut sql.insert_task, |statement| row::insert_task(statement, seq, task))?;
+        if new == 0 {
+            return Ok(false);
+        }
+        self.write(|sql| &mut sql.insert_payload, params![seq, payload])?;
+        self.write_with(
+            |sql| &mut sql.insert_history,
+            |statement| row::insert_history(statement, seq, entry),
+        )?;
+        self.count(task, task.status.state, 1);
+        self.ledger.rings |= task.status.state == State::Pending;
+        if task.is_parked() {
+            self.give_slots(task)?;
+        }
+        Ok(true)
+    }
+
+    /// Writes what the core decided about one task, which was loaded as `before`.
+    pub(super) fn change(&mut self, seq: i64, before: &Task, change: &TaskChange) -> Result<()> {
+        let result = change.result.as_ref().map(|result| result.as_str());
+        self.write_with(
+            |sql| &mut sql.update_status,
+            |statement| row::update_status(statement, seq, &change.after, result),
+        )?;
+        for entry in &change.entries {
+            self.write_with(
+                |sql| &mut sql.insert_history,
+                |statement| row::insert_history(statement, seq, entry),
+            )?;
+        }
+        self.count(before, before.status.state, -1);
+        self.count(before, change.after.state, 1);
+        let taken_away = before.status.state.is_held() && change.after.state.is_final();
+        self.ledger.rings |= change.after.state == State::Pending || taken_away;
+        if change.moves_lane(before) {
+            self.give_slots(before)?;
+        }
+        Ok(())
+    }
+
+    /// Gives free slots of the task's lane to parked tasks, in submit order. The head of the line decides:
+    /// if it cannot start, nobody overtakes it.
+    fn give_slots(&mut self, task: &Task) -> Result<()> {
+        let Some((namespace, lane)) = task.spec.lane_key() else { return Ok(()) };
+        let key = [&**namespace, lane];
+        let taken = self.read(|sql| &mut sql.lane_taken, key, |row| row.get::<_, i64>(0))?.unwrap_or(0);
+        let mut taken = usize::try_from(taken).unwrap_or(usize::MAX);
+        loop {
+            let decode = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row::lane(row, 1)?));
+            let head = self.read(|sql| &mut sql.lane_head, key, decode)?;
+            match head {
+                Some((seq, Some(lane))) if lane.admits(taken) => {
+                    self.write(|sql| &mut sql.give_slot, [seq])?;
+                    self.ledger.rings = true;
+                    taken += 1;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Removes a final task with its payload, history and key.
+    pub(super) fn delete(&mut self, seq: i64, task: &Task) -> Result<()> {
+        self.write(|sql| &mut sql.delete_task, [seq])?;
+        self.count(task, task.status.state, -1);
+        Ok(())
+    }
+
+    /// Removes what retention does not keep, at most `limit` tasks.
+    pub(super) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize> {
+        let mut pruned = 0;
+        for (state, before) in retention.cutoffs(self.now) {
+            let left = i64::try_from(limit - pruned).unwrap_or(i64::MAX);
+            let values = params![state.word(), before.as_micros(), left];
+            let old = self.sql.expired.query_map(values, |row| row.get(0)).map_err(failure)?;
+            let old: Vec<i64> = old.collect::<rusqlite::Result<_>>().map_err(failure)?;
+            pruned += old.len();
+            for seq in old {
+                let task = self.task_at(seq)?;
+                self.delete(seq, &task)?;
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// Writes what the ledger gathered. Called once, before the commit.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        for ((namespace, queue, kind, state), by) in std::mem::take(&mut self.ledger.counts) {
+            let values = params![&*namespace, &*queue, &*kind, state.word(), by.abs()];
+            match by {
+                1.. => self.write(|sql| &mut sql.add_count, values)?,
+                0 => 0,
+                _ => self.write(|sql| &mut sql.sub_count, values)?,
+            };
+        }
+        if let Some(last) = self.ledger.sequence.take() {
+            self.write(|sql| &mut sql.set_sequence, [last])?;
+        }
+        Ok(())
+    }
+}

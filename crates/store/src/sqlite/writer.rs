@@ -1,0 +1,319 @@
+//! The one thread that writes, and its natural group commit.
+//!
+//! Callers hand in work and wait. The thread begins a transaction with the first piece, takes in whatever has arrived
+//! meanwhile, and commits once for all of them; while that commit is on its way to the disk the next group gathers. An
+//! idle store adds no delay and a busy one pays one fsync for many callers. Each caller's work is a savepoint of its
+//! own: what is refused or fails is undone alone.
+//!
+//! A caller that goes away has no effect: its work is in the thread's hands.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use super::failure::{failure, is_busy, is_device_failure};
+use super::tx::{Ledger, Probe, Statements, Tx};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+/// Pieces of work in one transaction: bounds how long the first of them waits for its answer.
+const GROUP: usize = 256;
+
+/// Pieces of work that may wait. More callers than this wait outside, holding nothing.
+const WAITING: usize = 1024;
+
+/// How often an idle writer looks for commits of other processes, while somebody watches.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long another process may hold the write lock before callers are told.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A caller's work, in the thread's hands.
+trait Work: Send {
+    /// Does it, inside the transaction.
+    fn run(&mut self, tx: &mut Tx<'_, '_>, savepoint: &Savepoint<'_>);
+    /// Tells the caller, once the transaction has ended.
+    fn answer(self: Box<Self>, ended: Result<()>);
+}
+
+/// A [`Work`] and the way back to its caller.
+struct Job<F, T> {
+    work: Option<F>,
+    done: Option<Result<T>>,
+    caller: oneshot::Sender<Result<T>>,
+    /// Gives up its place among those who wait when it is answered.
+    _room: OwnedSemaphorePermit,
+}
+
+impl<T: Send, F: FnOnce(&mut Tx<'_, '_>) -> Result<T> + Send> Work for Job<F, T> {
+    fn run(&mut self, tx: &mut Tx<'_, '_>, savepoint: &Savepoint<'_>) {
+        self.done = self.work.take().map(|work| savepoint.guard(tx, work));
+    }
+
+    fn answer(self: Box<Self>, ended: Result<()>) {
+        let done = self.done.unwrap_or(Err(Error::Closed));
+        let answer = match (done, ended) {
+            (Ok(done), Ok(())) => Ok(done),
+            (Err(Error::Closed) | Ok(_), Err(error)) => Err(error),
+            (Err(error), _) => Err(error),
+        };
+        // Nobody listens any more if the caller went away. That is fine.
+        let _ = self.caller.send(answer);
+    }
+}
+
+enum Message {
+    Work(Box<dyn Work>),
+    /// Somebody watches now: begin to look for other processes.
+    Look,
+}
+
+/// The handle to the thread.
+pub(super) struct Writer {
+    messages: Mutex<Option<Sender<Message>>>,
+    room: Arc<Semaphore>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+        wake: watch::Sender<u64>,
+        probe: Option<Probe>,
+    ) -> Result<Self> {
+        let (messages, inbox) = channel();
+        let thread = std::thread::Builder::new().name("windlass-sqlite".into()).spawn(move || {
+            let mut keeper = Keeper { connection: &connection, clock, wake, probe, broken: None };
+            keeper.work_off(&inbox);
+        });
+        let thread = thread.map_err(|error| Error::Unavailable(format!("no thread for the writer: {error}")))?;
+        Ok(Self {
+            messages: Mutex::new(Some(messages)),
+            room: Arc::new(Semaphore::new(WAITING)),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Has `work` done in the next transaction, and waits until that is durable.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tx<'_, '_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let room = self.room.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
+        let (caller, answer) = oneshot::channel();
+        self.send(Message::Work(Box::new(Job { work: Some(work), done: None, caller, _room: room })))?;
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// From now on an idle writer looks for commits of other processes.
+    pub(super) fn look(&self) {
+        // A closed store has no news.
+        let _ = self.send(Message::Look);
+    }
+
+    fn send(&self, message: Message) -> Result<()> {
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        messages.as_ref().and_then(|messages| messages.send(message).ok()).ok_or(Error::Closed)
+    }
+
+    /// Lets the thread finish what it has, and waits for its end.
+    pub(super) fn stop(&self) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It catches the panics of its work; there is nothing to learn from its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Undoes one caller's work without touching its neighbours'.
+struct Savepoint<'c> {
+    connection: &'c Connection,
+    /// The first in a transaction needs none: undoing it is undoing all there is.
+    first: bool,
+}
+
+impl Savepoint<'_> {
+    fn guard<'t, 'c, T>(
+        &self,
+        tx: &mut Tx<'t, 'c>,
+        work: impl FnOnce(&mut Tx<'t, 'c>) -> Result<T>,
+    ) -> Result<T> {
+        let before = tx.ledger.clone();
+        if !self.first {
+            self.connection.execute_batch("SAVEPOINT caller").map_err(failure)?;
+        }
+        let done = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|_| {
+            Err(Error::Unavailable("a bug stopped this request; it was undone, and the bug was printed".into()))
+        });
+        if done.is_err() {
+            tx.ledger = before;
+        }
+        let end = match (&done, self.first) {
+            (Ok(_), true) => return done,
+            (Ok(_), false) => "RELEASE caller",
+            (Err(_), true) => "ROLLBACK",
+            (Err(_), false) => "ROLLBACK TO caller; RELEASE caller",
+        };
+        // After some failures SQLite has undone everything by itself; the group notices that.
+        if !self.connection.is_autocommit() {
+            self.connection.execute_batch(end).map_err(failure)?;
+        }
+        done
+    }
+}
+
+/// What lives on the thread.
+struct Keeper<'c> {
+    connection: &'c Connection,
+    clock: Arc<dyn Clock>,
+    wake: watch::Sender<u64>,
+    probe: Option<Probe>,
+    /// Why nothing is written any more, once the device has failed.
+    broken: Option<Error>,
+}
+
+impl Keeper<'_> {
+    fn work_off(&mut self, inbox: &Receiver<Message>) {
+        let mut statements = match Statements::prepare(self.connection) {
+            Ok(statements) => Some(statements),
+            Err(error) => {
+                self.broken = Some(failure(error));
+                None
+            }
+        };
+        let mut seen = self.data_version();
+        loop {
+            let message = if self.wake.receiver_count() > 0 {
+                inbox.recv_timeout(LOOK)
+            } else {
+                inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match message {
+                Ok(Message::Work(work)) => match &mut statements {
+                    Some(statements) => self.group(statements, work, inbox),
+                    None => work.answer(self.broken.clone().map_or(Ok(()), Err)),
+                },
+                Ok(Message::Look) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    // Changes only with commits of other connections, and ours does all the writing here.
+                    let version = self.data_version();
+                    if version != seen {
+                        self.ring();
+                    }
+                    seen = version;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn data_version(&self) -> Option<i64> {
+        self.connection.pragma_query_value(None, "data_version", |row| row.get(0)).ok()
+    }
+
+    fn ring(&self) {
+        self.wake.send_modify(|rings| *rings += 1);
+    }
+
+    /// One transaction for the work at hand and all that arrives before it ends.
+    fn group(&mut self, statements: &mut Statements<'_>, first: Box<dyn Work>, inbox: &Receiver<Message>) {
+        let (mut done, mut ledger, mut next) = (Vec::new(), Ledger::default(), Some(first));
+        while let Some(mut work) = next.take() {
+            let first = self.connection.is_autocommit();
+            if first {
+                ledger = Ledger::default();
+                if let Err(error) = self.begin() {
+                    done.push(work);
+                    return answer(done, &Err(error));
+                }
+            }
+            let mut tx = Tx { sql: statements, ledger, now: self.clock.now(), probe: self.probe.as_ref() };
+            work.run(&mut tx, &Savepoint { connection: self.connection, first });
+            ledger = tx.ledger;
+            done.push(work);
+            if self.connection.is_autocommit() && !first {
+                let why = "the database gave up the transaction (is the disk full?); repeat the request";
+                return answer(done, &Err(Error::Unavailable(why.into())));
+            }
+            while done.len() < GROUP && next.is_none() {
+                match inbox.try_recv() {
+                    Ok(Message::Work(work)) => next = Some(work),
+                    Ok(Message::Look) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        let rings = ledger.rings;
+        let ended = if self.connection.is_autocommit() { Ok(()) } else { self.commit(statements, ledger) };
+        if ended.is_ok() && rings {
+            self.ring();
+        }
+        answer(done, &ended);
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let since = Instant::now();
+        loop {
+            match self.connection.execute_batch("BEGIN IMMEDIATE") {
+                Ok(()) => return Ok(()),
+                Err(error) if is_busy(&error) && since.elapsed() < PATIENCE => {}
+                Err(error) => return Err(self.note(error)),
+            }
+        }
+    }
+
+    fn commit(&mut self, statements: &mut Statements<'_>, ledger: Ledger) -> Result<()> {
+        let probe = self.probe.as_ref();
+        let settled = Tx { sql: statements, ledger, now: self.clock.now(), probe }.settle();
+        if let Err(error) = settled {
+            self.roll_back();
+            return Err(error);
+        }
+        if let Some(probe) = probe {
+            probe("commit", true);
+        }
+        let committed = self.connection.execute_batch("COMMIT");
+        if let Some(probe) = probe {
+            probe("commit", false);
+        }
+        committed.map_err(|error| {
+            let uncertain = is_device_failure(&error);
+            let error = self.note(error);
+            self.roll_back();
+            if uncertain { Error::Unknown(error.to_string()) } else { error }
+        })
+    }
+
+    /// Remembers a failure of the device: what it holds is uncertain, so no more is accepted until it is opened anew.
+    fn note(&mut self, error: rusqlite::Error) -> Error {
+        if is_device_failure(&error) {
+            let why = format!("the storage device failed ({error}); check it, then open the store again");
+            self.broken = Some(Error::Unavailable(why));
+        }
+        failure(error)
+    }
+
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            // Nothing more can be done here; closing the connection rolls back too.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+fn answer(done: Vec<Box<dyn Work>>, ended: &Result<()>) {
+    for work in done {
+        work.answer(ended.clone());
+    }
+}
