@@ -22,8 +22,8 @@ pub mod invariants;
 mod keys;
 mod lease;
 mod model;
-mod races;
 mod named;
+mod races;
 mod release;
 mod retry;
 mod schedule;
@@ -106,7 +106,8 @@ fn all() -> Vec<Scenario> {
         schedule::SCENARIOS,
         worker::SCENARIOS,
         lease::SCENARIOS,
-        model::SCENARIOS, races::SCENARIOS,
+        model::SCENARIOS,
+        races::SCENARIOS,
     ];
     topics.concat()
 }

@@ -5,19 +5,21 @@
 //! threads wait for each other at a barrier, and the clock is moved by hand.
 
 mod everything;
+mod lanes;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use windlass_core::{
-    Backoff, By, Command, Entity, Json, Lane, NewTask, OnConflict, Outcome, Reason, Rejected, RetryPolicy,
-    State, TaskId, Token, WorkerId, history,
+    By, Command, Json, NewTask, OnConflict, Outcome, Reason, Rejected, State, TaskId, Token, WorkerId,
+    history,
 };
 
 use self::everything::counts_equal_rows_after_everything_at_once;
+use self::lanes::{a_lane_is_never_overfull, an_entity_is_worked_on_by_one};
 use super::{Case, claim_of, finish, id, scenarios, token};
 use crate::{Claimed, Error, Receipt, Store, Turn};
 
@@ -112,7 +114,7 @@ async fn one_key_makes_one_task(case: &Case) {
     for round in rounds() {
         let task = |n: usize| NewTask {
             key: Some(format!("key {round}")),
-            on_conflict: if n % 3 == 0 { OnConflict::Reject } else { OnConflict::Return },
+            on_conflict: if n.is_multiple_of(3) { OnConflict::Reject } else { OnConflict::Return },
             ..case.task()
         };
         let tasks: Vec<_> = (0..THREADS).map(task).collect();
@@ -155,12 +157,13 @@ async fn each_task_is_claimed_once(case: &Case) {
         let distinct: HashSet<_> = taken.iter().copied().collect();
         assert_eq!(taken.len(), distinct.len(), "I4: nothing is handed out twice");
         assert_eq!(distinct, submitted.into_iter().collect(), "I1: everything is handed out");
-        for (worker, one) in
-            workers.iter().zip(&claimed).flat_map(|(w, some)| some.iter().map(move |c| (w, c)))
-        {
-            let task = case.record(one.task.id).await.task;
-            assert_eq!(task, one.task, "what was handed out is the row");
-            assert_eq!((task.status.worker.as_ref(), task.status.lease), (Some(worker), 1), "I4: one holder");
+        for (worker, mine) in workers.iter().zip(&claimed) {
+            for one in mine {
+                let task = case.record(one.task.id).await.task;
+                assert_eq!(task, one.task, "what was handed out is the row");
+                let holder = (task.status.worker.as_ref(), task.status.lease);
+                assert_eq!(holder, (Some(worker), 1), "I4: one holder");
+            }
         }
     }
 }
@@ -313,91 +316,6 @@ async fn no_attempt_starts_after_a_cancel(case: &Case) {
             assert_eq!(flag.load(SeqCst), last == State::Cancelled, "I3: one is told of it");
             let ends = record.history.iter().filter(|entry| entry.to.is_final()).count();
             assert_eq!(ends, 1, "I19: nothing after the end: {:?}", record.history);
-        }
-    }
-}
-
-/// I7: of each entity one task at a time is in progress, in the order of submission.
-async fn an_entity_is_worked_on_by_one(case: &Case) {
-    let handles = handles(case).await;
-    for round in rounds() {
-        let workers = workers(case, round).await;
-        let entities: Vec<Entity> = (0..4).map(|n| format!("planner:{round}-{n}").parse().unwrap()).collect();
-        let tasks = submit(case, 32, |n, task| {
-            let lane = Some(Lane::of(&entities[n % entities.len()]));
-            NewTask { lane, ..task }
-        });
-        let tasks = tasks.await;
-        let busy: Vec<_> = entities.iter().map(|_| (AtomicUsize::new(0), Mutex::new(Vec::new()))).collect();
-        let left = AtomicUsize::new(tasks.len());
-        race(&handles, async |n, store| {
-            let begun = Instant::now();
-            while left.load(SeqCst) > 0 {
-                assert!(begun.elapsed() < STUCK, "I7: a free slot is given to the next");
-                let claimed = store.claim(claim_of(&workers[n], 2)).await.unwrap();
-                for one in &claimed {
-                    let (running, log) = &busy[place_of(&tasks, one) % entities.len()];
-                    assert_eq!(running.fetch_add(1, SeqCst), 0, "I7: two at once");
-                    log.lock().unwrap().push(one.task.id);
-                }
-                for one in &claimed {
-                    // Counted before the call: from its commit on, the next may begin.
-                    busy[place_of(&tasks, one) % entities.len()].0.fetch_sub(1, SeqCst);
-                    apply(store, finish(one, done())).await.unwrap();
-                    left.fetch_sub(1, SeqCst);
-                }
-            }
-        });
-        for (n, (_, log)) in busy.iter().enumerate() {
-            let order: Vec<_> = tasks.iter().skip(n).step_by(entities.len()).copied().collect();
-            assert_eq!(*log.lock().unwrap(), order, "I7: in the order of submission");
-        }
-        for task in tasks {
-            let states: Vec<_> = case.record(task).await.history.iter().map(|entry| entry.to).collect();
-            assert_eq!(states, [State::Pending, State::Claimed, State::Running, State::Completed]);
-        }
-    }
-}
-
-fn place_of(tasks: &[TaskId], claimed: &Claimed) -> usize {
-    tasks.iter().position(|task| *task == claimed.task.id).unwrap()
-}
-
-/// I7: a lane of three has at most three in progress, while tasks fail, come back and are promoted by many leaders.
-async fn a_lane_is_never_overfull(case: &Case) {
-    let handles = handles(case).await;
-    for round in rounds() {
-        let workers = workers(case, round).await;
-        let tasks = submit(case, 24, |_, task| {
-            let lane = Some(Lane::new(&format!("lane {round}"), 3).unwrap());
-            let retry = RetryPolicy { backoff: Backoff::None, ..RetryPolicy::default() };
-            NewTask { lane, retry, ..task }
-        });
-        let (tasks, busy) = (tasks.await, AtomicUsize::new(0));
-        let left = AtomicUsize::new(tasks.len());
-        race(&handles, async |n, store| {
-            let begun = Instant::now();
-            while left.load(SeqCst) > 0 {
-                assert!(begun.elapsed() < STUCK, "I7: a free slot is given to the next");
-                if n % 4 == 0 {
-                    // All leaders see the same commands; who comes late is refused, which is fine.
-                    let due = store.due(10).await.unwrap().commands;
-                    store.apply(due).await.unwrap();
-                }
-                for one in store.claim(claim_of(&workers[n], 2)).await.unwrap() {
-                    assert!(busy.fetch_add(1, SeqCst) < 3, "I7: more than the limit");
-                    let first = one.task.status.attempt == 1;
-                    let error = "the first attempt fails".into();
-                    let failed = Outcome::Failed { error, retryable: true, retry_after: None };
-                    busy.fetch_sub(1, SeqCst);
-                    apply(store, finish(&one, if first { failed } else { done() })).await.unwrap();
-                    left.fetch_sub(usize::from(!first), SeqCst);
-                }
-            }
-        });
-        for task in tasks {
-            let task = case.record(task).await.task.status;
-            assert_eq!((task.state, task.attempt, task.lease), (State::Completed, 2, 2), "I13");
         }
     }
 }
