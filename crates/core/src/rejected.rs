@@ -160,7 +160,9 @@ pub enum Rejected {
         queue: String,
     },
     /// It is too early to claim or promote the task.
-    #[error("task {task} is {state} until {due}; wait, or retry it now as an operator")]
+    #[error(
+        "task {task} is {state} until {due} and not claimable before a leader has promoted it; an operator may retry it now"
+    )]
     NotDue {
         /// The task.
         task: TaskId,

@@ -271,13 +271,13 @@ pub struct Status {
     pub attempt: u32,
     /// Number of the last claim; 0 before the first. Only ever grows.
     pub lease: Lease,
-    /// Who holds it; in a final state, who held it last.
+    /// Who holds it; in a final state, who held it when it ended, if anyone did.
     pub worker: Option<WorkerId>,
     /// When the wait is over. Set if and only if scheduled or waiting for a retry.
     pub due_at: Option<Timestamp>,
-    /// When the present or, in a final state, the last claim was made.
+    /// When that holder claimed it.
     pub claimed_at: Option<Timestamp>,
-    /// When the handler of that claim started.
+    /// When that holder's handler started.
     pub started_at: Option<Timestamp>,
     /// When it became final. Set if and only if it is.
     pub finished_at: Option<Timestamp>,

@@ -279,9 +279,7 @@ impl Case {
         let end = match state {
             State::Scheduled | State::Pending => return id,
             State::Cancelled => Some(Command::Cancel { task: id, by: By::default() }),
-            State::ResolvedManually => {
-                Some(Command::Resolve { task: id, result: None, by: By::default() })
-            }
+            State::ResolvedManually => Some(Command::Resolve { task: id, result: None, by: By::default() }),
             _ => None,
         };
         if let Some(end) = end {

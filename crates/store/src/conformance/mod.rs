@@ -15,19 +15,37 @@
 )]
 
 mod batch;
+mod bounds;
+mod cancel;
 mod case;
 mod claim;
+mod close;
+mod counts;
+mod entity;
+mod explain;
 mod finish;
+mod history;
+mod hostile;
 pub mod invariants;
 mod keys;
+mod lane;
+mod leader;
 mod lease;
+mod list;
 mod model;
 mod named;
+mod operator;
+mod prune;
+mod queue;
 mod races;
 mod release;
+mod reopen;
 mod retry;
 mod schedule;
+mod slot;
 mod submit;
+mod turn;
+mod watch;
 mod worker;
 
 use std::process::ExitCode;
@@ -106,6 +124,24 @@ fn all() -> Vec<Scenario> {
         schedule::SCENARIOS,
         worker::SCENARIOS,
         lease::SCENARIOS,
+        lane::SCENARIOS,
+        slot::SCENARIOS,
+        leader::SCENARIOS,
+        cancel::SCENARIOS,
+        operator::SCENARIOS,
+        queue::SCENARIOS,
+        list::SCENARIOS,
+        history::SCENARIOS,
+        counts::SCENARIOS,
+        prune::SCENARIOS,
+        explain::SCENARIOS,
+        entity::SCENARIOS,
+        close::SCENARIOS,
+        turn::SCENARIOS,
+        reopen::SCENARIOS,
+        watch::SCENARIOS,
+        hostile::SCENARIOS,
+        bounds::SCENARIOS,
         model::SCENARIOS,
         races::SCENARIOS,
     ];

@@ -42,7 +42,7 @@ scenarios![
 const THREADS: usize = 16;
 
 /// How long threads may wait for each other's progress before a race counts as stuck.
-const STUCK: Duration = Duration::from_secs(60);
+const STUCK: Duration = Duration::from_secs(30);
 
 /// The rounds of one race: at most thirty, and no new one after three seconds.
 fn rounds() -> impl Iterator<Item = usize> {

@@ -175,7 +175,10 @@ async fn sequence(
         let answer = pair.carry_out(&operation).await;
         world.learn(&operation, &answer);
         tally.add(&operation, &answer);
-        if number % every == 0 || number == length || operation.is_sweeping() {
+        if operation.is_sweeping() {
+            pair.compare_rows().await;
+        }
+        if number % every == 0 || number == length {
             // Chance of its own, so that looking more often does not change what happens.
             let mut random = Random::new(seed.rotate_left(32) ^ u64::try_from(number).unwrap());
             pair.compare(&world.tasks, &mut random).await;

@@ -58,12 +58,18 @@ impl<'a> Pair<'a> {
         same(&format!("task {id}"), &tested, &model);
     }
 
-    /// Compares everything that can be read. `tasks` are all that ever were; `random` chooses what to list.
-    pub(super) async fn compare(&self, tasks: &[TaskId], random: &mut Random) {
+    /// Compares all rows and their counts.
+    pub(super) async fn compare_rows(&self) {
         let (tested, model) = (self.case.store(), &self.model);
         let rows = (invariants::dump(&*tested).await, invariants::dump(model).await);
         same_each("the rows", &rows.0, &rows.1);
         same_each("the counts", &tested.counts().await.unwrap(), &model.counts().await.unwrap());
+    }
+
+    /// Compares everything that can be read. `tasks` are all that ever were; `random` chooses what to list.
+    pub(super) async fn compare(&self, tasks: &[TaskId], random: &mut Random) {
+        self.compare_rows().await;
+        let (tested, model) = (self.case.store(), &self.model);
         same_each("the workers", &tested.workers().await.unwrap(), &model.workers().await.unwrap());
         same("the leader", &tested.leader().await, &model.leader().await);
         same("the paused queues", &tested.paused().await, &model.paused().await);
@@ -71,8 +77,12 @@ impl<'a> Pair<'a> {
             same(&format!("due({limit})"), &tested.due(limit).await, &model.due(limit).await);
         }
         for id in tasks {
-            same(&format!("the facts of {id}"), &tested.facts(*id).await, &model.facts(*id).await);
-            same(&format!("explain({id})"), &tested.explain(*id).await, &model.explain(*id).await);
+            let expected = model.facts(*id).await;
+            same(&format!("the facts of {id}"), &tested.facts(*id).await, &expected);
+            // The answer follows from the facts unless a store has its own way, so a sample is enough.
+            if random.chance(10) {
+                same(&format!("explain({id})"), &tested.explain(*id).await, &model.explain(*id).await);
+            }
         }
         self.compare_names(&*tested).await;
         for _ in 0..3 {

@@ -1,0 +1,147 @@
+//! What Windlass costs, next to hand-written statements that do the same writes in the same run.
+//!
+//! Every figure is a ratio of two things measured alternately on the same machine within the same minute, because absolute
+//! figures of a shared machine mean little. It does *not* test anything: a slow machine is not a bug.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::cast_precision_loss)]
+
+mod by_hand;
+mod table;
+mod through_store;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use windlass_store::sqlite::Durability;
+
+use crate::table::{Row, Table};
+
+/// Measures the full cycle of a task (submit, claim, start, finish, history kept) on SQLite, next to hand-written statements.
+#[derive(Parser, Debug)]
+#[command(after_help = "Examples:\n  windlass-bench\n  windlass-bench --tasks 20000 --rounds 5\n  \
+    windlass-bench --finished 1000000   the same with a million finished tasks in the file\n  \
+    windlass-bench --json > figures.json")]
+struct Args {
+    /// Tasks per measurement at batches of 100 and more; smaller batches take fewer.
+    #[arg(long, default_value_t = 20_000)]
+    tasks: usize,
+    /// How often each measurement is repeated; the median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Also compare with a file that holds this many finished tasks.
+    #[arg(long, default_value_t = 0)]
+    finished: usize,
+    /// Where the database files are made; a temporary directory if absent.
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Print one JSON value instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One measurement: how durable, how many at a time, how many in all.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    durability: Durability,
+    batch: usize,
+    tasks: usize,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let temporary = match &args.directory {
+        Some(directory) => tempfile::tempdir_in(directory),
+        None => tempfile::tempdir(),
+    };
+    let directory = temporary.context("no directory for the database files")?;
+    let mut table = Table::default();
+    for durability in [Durability::Full, Durability::Normal] {
+        for batch in [1, 100, 1_000] {
+            let tasks =
+                if batch == 1 { (args.tasks / 20).max(200) } else { args.tasks.next_multiple_of(batch) };
+            let case = Case { durability, batch, tasks };
+            table.push(against_hand(&runtime, directory.path(), case, args.rounds)?, args.json);
+        }
+        table.push(concurrent_callers(&runtime, directory.path(), durability, &args)?, args.json);
+    }
+    if args.finished > 0 {
+        for row in with_history(&runtime, directory.path(), &args)? {
+            table.push(row, args.json);
+        }
+    }
+    if args.json {
+        println!("{}", table.json());
+    }
+    Ok(())
+}
+
+/// The store next to hand-written statements, in turns.
+fn against_hand(runtime: &tokio::runtime::Runtime, at: &Path, case: Case, rounds: usize) -> Result<Row> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let file = |who: &str| at.join(format!("{who}-{:?}-{}-{round}.db", case.durability, case.batch));
+        theirs.push(by_hand::cycle(&file("hand"), case)?);
+        ours.push(runtime.block_on(through_store::cycle(&file("store"), case))?);
+    }
+    Ok(Row {
+        what: format!("batches of {}, {:?}", case.batch, case.durability),
+        ours: median(ours),
+        base: median(theirs),
+        base_is: "by hand",
+    })
+}
+
+/// 64 callers that do one thing at a time, next to one such caller.
+fn concurrent_callers(
+    runtime: &tokio::runtime::Runtime,
+    at: &Path,
+    durability: Durability,
+    args: &Args,
+) -> Result<Row> {
+    let (mut many, mut one) = (Vec::new(), Vec::new());
+    for round in 0..args.rounds {
+        let file = |callers: usize| at.join(format!("callers-{durability:?}-{callers}-{round}.db"));
+        let few = (args.tasks / 20).max(200);
+        one.push(runtime.block_on(through_store::callers(&file(1), durability, 1, few))?);
+        many.push(runtime.block_on(through_store::callers(&file(64), durability, 64, args.tasks))?);
+    }
+    Ok(Row {
+        what: format!("64 callers of one, {durability:?}"),
+        ours: median(many),
+        base: median(one),
+        base_is: "one caller",
+    })
+}
+
+/// The store with finished tasks in the file, next to an empty one.
+fn with_history(runtime: &tokio::runtime::Runtime, at: &Path, args: &Args) -> Result<Vec<Row>> {
+    let full = at.join("full.db");
+    eprintln!("filling a file with {} finished tasks …", args.finished);
+    let fill = Case { durability: Durability::Normal, batch: 1_000, tasks: args.finished };
+    runtime.block_on(through_store::cycle(&full, fill))?;
+    let mut rows = Vec::new();
+    for durability in [Durability::Full, Durability::Normal] {
+        for batch in [100, 1_000] {
+            let case = Case { durability, batch, tasks: args.tasks.next_multiple_of(batch) };
+            let (mut with, mut without) = (Vec::new(), Vec::new());
+            for round in 0..args.rounds {
+                let empty = at.join(format!("empty-{durability:?}-{batch}-{round}.db"));
+                without.push(runtime.block_on(through_store::cycle(&empty, case))?);
+                with.push(runtime.block_on(through_store::cycle(&full, case))?);
+            }
+            rows.push(Row {
+                what: format!("batches of {batch}, {durability:?}, {} finished", args.finished),
+                ours: median(with),
+                base: median(without),
+                base_is: "empty file",
+            });
+        }
+    }
+    Ok(rows)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}

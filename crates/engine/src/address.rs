@@ -1,0 +1,73 @@
+//! Store addresses: `memory:`, `sqlite:PATH`.
+
+use std::sync::Arc;
+
+use windlass_core::Invalid;
+use windlass_store::{Error, MemoryStore, Store};
+
+/// Opens the store at `address`:
+///
+/// - `memory:` lives and dies with the process;
+/// - `sqlite:PATH` is a file, made if it is not there. `sqlite:PATH?durability=normal` gives up the fsync of every commit:
+///   the last acknowledged writes before a power cut may then be lost.
+pub async fn open(address: &str) -> Result<Arc<dyn Store>, Error> {
+    match address.split_once(':') {
+        Some(("memory", "")) => Ok(Arc::new(MemoryStore::default())),
+        #[cfg(feature = "sqlite")]
+        Some(("sqlite", rest)) => open_sqlite(address, rest).await,
+        _ => Err(unknown(address)),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+async fn open_sqlite(address: &str, rest: &str) -> Result<Arc<dyn Store>, Error> {
+    use windlass_store::sqlite::{Durability, Options};
+
+    let (path, durability) = match rest.split_once('?') {
+        None => (rest, Durability::Full),
+        Some((path, "durability=full")) => (path, Durability::Full),
+        Some((path, "durability=normal")) => (path, Durability::Normal),
+        Some(_) => return Err(unknown(address)),
+    };
+    if path.is_empty() {
+        return Err(unknown(address));
+    }
+    let options = Options::new(path).durability(durability);
+    // Opening a file may wait for another process that migrates it.
+    let opened = tokio::task::spawn_blocking(move || options.open()).await;
+    let store = opened.unwrap_or_else(|error| Err(Error::Unavailable(format!("opening failed: {error}"))))?;
+    Ok(Arc::new(store))
+}
+
+fn unknown(address: &str) -> Error {
+    let expected = "memory: or sqlite:PATH or sqlite:PATH?durability=normal, such as sqlite:windlass.db";
+    Invalid::new("store address", address, expected).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_choose_the_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.db");
+        let sqlite = format!("sqlite:{}", file.display());
+        for good in ["memory:", &sqlite, &format!("{sqlite}?durability=normal")] {
+            let store = open(good).await.unwrap();
+            assert!(store.counts().await.unwrap().is_empty());
+            store.close().await.unwrap();
+        }
+        assert!(file.exists());
+    }
+
+    #[tokio::test]
+    async fn other_addresses_are_refused_and_make_no_file() {
+        for bad in ["", "memory", "memory:x", "sqlite:", "sqlite:a.db?sync=off", "mysql://x", "postgres://x"]
+        {
+            let error = open(bad).await.unwrap_err();
+            assert!(error.to_string().contains("sqlite:PATH"), "{error}");
+        }
+        assert!(!std::path::Path::new("a.db").exists());
+    }
+}

@@ -1,0 +1,39 @@
+//! Fresh identities.
+
+use std::fs;
+use std::process;
+
+use uuid::Uuid;
+use windlass_core::{TaskId, WorkerId};
+
+/// A new id for a task: a UUID of version 7, so that ids made later sort later.
+#[must_use]
+pub fn task_id() -> TaskId {
+    TaskId::new(Uuid::now_v7())
+}
+
+/// A new id for a worker: `host-pid-random`, fresh at every start, so that a worker is never mistaken for the one
+/// that ran before it.
+#[must_use]
+pub fn worker_id() -> WorkerId {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.as_deref().map(str::trim).filter(|host| !host.is_empty()).unwrap_or("host");
+    let random = Uuid::now_v7().simple().to_string();
+    WorkerId::stored(format!("{host}-{}-{}", process::id(), &random[random.len() - 12..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_are_fresh_and_in_order() {
+        let ids: Vec<_> = (0..1000).map(|_| task_id()).collect();
+        assert!(ids.is_sorted());
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+        let (one, other) = (worker_id(), worker_id());
+        assert_ne!(one, other);
+        assert!(WorkerId::new(one.as_str()).is_ok());
+    }
+}

@@ -1,0 +1,87 @@
+//! Closing a store.
+
+use std::time::Duration;
+
+use windlass_core::{Name, NewTask, NewWorker, Retention, State};
+
+use super::{Case, KIND, claim_of, entity, scenarios};
+use crate::{Error, Filter, Page, Turn};
+
+scenarios![
+    every_call_says_that_it_is_closed,
+    a_bad_request_is_not_looked_at,
+    closing_twice_is_fine,
+    what_was_acknowledged_is_there_when_it_is_opened_again,
+];
+
+/// 4.7, 4.8: the tenth error, from every method.
+async fn every_call_says_that_it_is_closed(case: &Case) {
+    let id = case.submit(case.task()).await;
+    let worker = case.worker("w").await;
+    let (name, kind, planner) = (Name::default(), Name::kind(KIND).unwrap(), entity("planner:1"));
+    let store = case.store();
+    store.close().await.unwrap();
+    let answers = [
+        ("submit", store.submit(vec![case.task()]).await.err()),
+        ("submit nothing", store.submit(Vec::new()).await.err()),
+        ("turn", store.turn(Turn::default()).await.err()),
+        ("apply", store.apply(Vec::new()).await.err()),
+        ("claim", store.claim(claim_of(&worker, 1)).await.err()),
+        ("register", store.register(NewWorker::new(worker.clone())).await.err()),
+        ("heartbeat", store.heartbeat(&worker, Vec::new()).await.err()),
+        ("deregister", store.deregister(&worker).await.err()),
+        ("workers", store.workers().await.err()),
+        ("campaign", store.campaign(&worker, Duration::from_secs(30)).await.err()),
+        ("resign", store.resign(&worker, 1).await.err()),
+        ("leader", store.leader().await.err()),
+        ("due", store.due(1).await.err()),
+        ("task", store.task(id).await.err()),
+        ("find", store.find(&name, &kind, "k").await.err()),
+        ("tasks", store.tasks(Filter::default(), Page::default()).await.err()),
+        ("counts", store.counts().await.err()),
+        ("facts", store.facts(id).await.err()),
+        ("explain", store.explain(id).await.err()),
+        ("pause", store.pause(&name, &name, true).await.err()),
+        ("paused", store.paused().await.err()),
+        ("set_entity", store.set_entity(&name, &planner, true).await.err()),
+        ("has_entity", store.has_entity(&name, &planner).await.err()),
+        ("prune", store.prune(&Retention::default(), 1).await.err()),
+    ];
+    for (method, error) in answers {
+        assert_eq!(error, Some(Error::Closed), "{method}");
+    }
+    assert_eq!(Error::Closed.code(), "store_closed");
+    drop(store.watch());
+}
+
+/// 4.7: "every call" includes the wrong ones.
+async fn a_bad_request_is_not_looked_at(case: &Case) {
+    let store = case.store();
+    store.close().await.unwrap();
+    let bad = NewTask { key: Some(String::new()), ..case.task() };
+    assert_eq!(store.submit(vec![bad]).await.err(), Some(Error::Closed));
+    let page = Page { limit: 0, ..Page::default() };
+    assert_eq!(store.tasks(Filter::default(), page).await.err(), Some(Error::Closed));
+    let turn = Turn { term: Some(9), ..Turn::default() };
+    assert_eq!(store.turn(turn).await.err(), Some(Error::Closed));
+}
+
+/// 4.7: idempotent.
+async fn closing_twice_is_fine(case: &Case) {
+    let store = case.store();
+    for _ in 0..3 {
+        store.close().await.unwrap();
+    }
+}
+
+/// I1: closing loses nothing. A store that lives in its process only cannot be opened again, and is let off.
+async fn what_was_acknowledged_is_there_when_it_is_opened_again(case: &Case) {
+    let id = case.bring(case.task_with_key("k"), State::Completed).await;
+    case.submit(case.task()).await;
+    let before = case.snapshot().await;
+    case.store().close().await.unwrap();
+    if !case.is_gone().await {
+        assert_eq!(case.snapshot().await, before);
+        assert_eq!(case.state(id).await, State::Completed);
+    }
+}
