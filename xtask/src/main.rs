@@ -31,7 +31,7 @@ usage: cargo xtask <command>
                    a dash go to the test programs as they are (--nocapture).
   tidy             Check the rules of this repository that no compiler knows.
   fmt              Format all Rust code.
-  bench [ARGS…]    Build the release binary and run `windlass bench ARGS`.
+  bench [ARGS…]    Measure against hand-written statements, in release mode (see `bench --help`).
   help             Print this.
 ";
 
@@ -72,7 +72,7 @@ fn misused(what: &str) -> ExitCode {
 
 /// Measures the release build, since nobody runs the other one.
 fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
-    let mut line = vec!["run", "--release", "--locked", "-p", "windlass-server", "--", "bench"];
+    let mut line = vec!["run", "--release", "--locked", "-p", "windlass-bench", "--"];
     line.extend(arguments.iter().map(String::as_str));
     cargo::run(root, &line, &[])
 }

@@ -1,1 +1,361 @@
-//! Being written.
+//! A file that cannot be used, a disk that is full, callers that go away: nothing acknowledged is lost, and the answer says
+//! what to do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+
+use rusqlite::Connection;
+use support::{again, file, open, place, role, rows, runtime, task};
+use windlass_core::{Json, NewTask, TaskId};
+use windlass_store::conformance::{claim_of, completed, finish, id, invariants};
+use windlass_store::{Error, SqliteStore, Store, SystemClock};
+
+/// The files of a directory with their contents: what "not touched" means.
+fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+/// Opens what must be refused, and checks that nothing was touched.
+fn refused(path: &Path) -> Error {
+    let directory = path.parent().unwrap();
+    let before = contents(directory);
+    let error = SqliteStore::open(path).map(drop).expect_err("it is refused");
+    let after = contents(directory);
+    let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&before), names(&after), "no file appears or goes ({error})");
+    assert!(before == after, "no byte is changed ({error})");
+    error
+}
+
+fn unusable(path: &Path, says: &[&str]) {
+    let error = refused(path);
+    assert!(matches!(error, Error::Unusable(_)), "{error:?}");
+    for words in says {
+        assert!(error.to_string().contains(words), "{words:?} is not in: {error}");
+    }
+}
+
+/// A migrated file that nobody has open, with one task in it.
+fn used(directory: &Path) -> PathBuf {
+    let path = file(directory);
+    runtime().block_on(async {
+        let store = open(&path);
+        store.submit(vec![task(1)]).await.unwrap();
+        store.close().await.unwrap();
+    });
+    path
+}
+
+#[test]
+fn a_path_in_a_missing_directory_is_refused_by_name() {
+    let directory = place();
+    let error = SqliteStore::open(directory.path().join("missing").join("windlass.db")).unwrap_err();
+    assert!(matches!(&error, Error::Unusable(why) if why.contains("missing/windlass.db")), "{error:?}");
+    assert!(contents(directory.path()).is_empty(), "no directory is made");
+}
+
+#[test]
+fn a_file_that_is_not_a_database_is_refused_untouched() {
+    for bytes in [&b"To whom it may concern. ".repeat(400)[..], &b"short"[..], &[0; 8192][..]] {
+        let directory = place();
+        std::fs::write(file(&directory), bytes).unwrap();
+        unusable(&file(&directory), &["not a SQLite database"]);
+    }
+}
+
+#[test]
+fn an_empty_file_is_a_new_database() {
+    let directory = place();
+    std::fs::write(file(&directory), b"").unwrap();
+    used(directory.path());
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_untouched() {
+    for sql in ["CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine')", "PRAGMA application_id = 42"] {
+        let directory = place();
+        Connection::open(file(&directory)).unwrap().execute_batch(sql).unwrap();
+        unusable(&file(&directory), &["another program", "another file"]);
+    }
+}
+
+/// I21: an old program refuses a newer schema, naming both versions.
+#[test]
+fn a_newer_schema_is_refused_naming_both_versions() {
+    let directory = place();
+    let path = used(directory.path());
+    let connection = Connection::open(&path).unwrap();
+    let sql = "SELECT max(version) FROM migrations";
+    let known: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    let newer = "INSERT INTO migrations VALUES (999, 'from the future', 'x', 0)";
+    connection.execute(newer, []).unwrap();
+    drop(connection);
+    let before = rows(&path);
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert!(matches!(error, Error::Unusable(_)), "{error:?}");
+    for words in ["version 999", &format!("knows {known}"), "newer windlass"] {
+        assert!(error.to_string().contains(words), "{words:?} is not in: {error}");
+    }
+    assert_eq!(rows(&path), before, "nothing is changed");
+}
+
+/// I21: a migration that was edited after it was applied is noticed.
+#[test]
+fn an_edited_migration_is_refused_by_number() {
+    let directory = place();
+    let path = used(directory.path());
+    let edit = "UPDATE migrations SET checksum = 'edited' WHERE version = 2";
+    Connection::open(&path).unwrap().execute(edit, []).unwrap();
+    let before = rows(&path);
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert!(matches!(&error, Error::Unusable(why) if why.contains("migration 2 (documents)")), "{error:?}");
+    assert_eq!(rows(&path), before, "nothing is changed");
+}
+
+/// I21: migrations lose and double nothing, however many open a fresh file at once.
+#[test]
+fn ten_threads_open_a_fresh_file_at_once() {
+    for round in 0..20 {
+        let directory = place();
+        let (path, start) = (file(&directory), Arc::new(Barrier::new(10)));
+        let threads: Vec<_> = (0..10)
+            .map(|n| {
+                let (path, start) = (path.clone(), start.clone());
+                std::thread::spawn(move || {
+                    start.wait();
+                    let store = SqliteStore::open(&path)?;
+                    runtime().block_on(store.submit(vec![task(n)]))
+                })
+            })
+            .collect();
+        for thread in threads {
+            let answer = thread.join().unwrap();
+            assert!(answer.is_ok(), "round {round}: {answer:?}");
+        }
+        assert_eq!(rows(&path)["migrations"].len(), 2, "each migration is applied once");
+        assert_eq!(rows(&path)["tasks"].len(), 10);
+    }
+}
+
+/// I21, with processes: each is told to go by the end of its input.
+#[test]
+fn ten_processes_open_a_fresh_file_at_once() {
+    if let Some((number, place)) = role() {
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        let store = SqliteStore::open(file(&place)).unwrap();
+        runtime().block_on(store.submit(vec![task(number.parse().unwrap())])).unwrap();
+        return;
+    }
+    let directory = place();
+    let children: Vec<_> = (0..10)
+        .map(|n| {
+            let mut child =
+                again("ten_processes_open_a_fresh_file_at_once", &n.to_string(), directory.path());
+            child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for child in children.map_stdin_closed() {
+        assert!(child.wait_with_output().unwrap().status.success(), "every process opens it");
+    }
+    assert_eq!(rows(&file(&directory))["migrations"].len(), 2, "each migration is applied once");
+    assert_eq!(rows(&file(&directory))["tasks"].len(), 10);
+}
+
+trait Started {
+    fn map_stdin_closed(self) -> Self;
+}
+
+impl Started for Vec<std::process::Child> {
+    fn map_stdin_closed(mut self) -> Self {
+        self.iter_mut().for_each(|child| drop(child.stdin.take()));
+        self
+    }
+}
+
+/// Runs the rest of the test where permissions count: as nobody, if this is root. Says whether this process is to check.
+fn without_privilege(test: &str, place: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let read_only = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (name, mode) in [("fresh", 0o555), ("file", 0o777), ("directory", 0o555)] {
+        let directory = place.join(name);
+        std::fs::create_dir(&directory).unwrap();
+        if name != "fresh" {
+            read_only(&used(&directory), 0o444);
+        }
+        read_only(&directory, mode);
+    }
+    read_only(place, 0o755);
+    let mut command = again(test, "check", place);
+    if std::fs::write(place.join("fresh").join("probe"), "").is_ok() {
+        std::fs::remove_file(place.join("fresh").join("probe")).unwrap();
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    output.status.success()
+}
+
+/// What may only be read is read at most: writes are refused with the reason, and the files stay as they are.
+#[cfg(unix)]
+#[test]
+fn a_place_that_may_only_be_read_is_never_written() {
+    if let Some((_, place)) = role() {
+        for name in ["fresh", "file", "directory"] {
+            let directory = place.join(name);
+            let before = contents(&directory);
+            // A file that may be read is opened for that; then it is the first write that says so.
+            let error = match SqliteStore::open(file(&directory)) {
+                Err(error) => error,
+                Ok(store) => runtime().block_on(async {
+                    let error = store.submit(vec![task(2)]).await.expect_err("it is refused");
+                    assert!(support::is_whole(&store, id(1)).await, "reads are served");
+                    store.close().await.unwrap();
+                    error
+                }),
+            };
+            println!("{name}: {error}");
+            let words = error.to_string();
+            assert!(matches!(error, Error::Unusable(_) | Error::Unavailable(_)), "{name}: {error:?}");
+            assert!(words.contains("windlass.db") || words.contains("permissions"), "{name}: {words}");
+            assert!(contents(&directory) == before, "{name}: nothing is touched");
+        }
+        return;
+    }
+    let directory = place();
+    assert!(without_privilege("a_place_that_may_only_be_read_is_never_written", directory.path()));
+}
+
+/// Submits `count` tasks of 10 kB from number `first` on, and says how each went.
+async fn fill(store: &dyn Store, first: u64, count: u64) -> Vec<(TaskId, Result<(), Error>)> {
+    let payload = Json::payload(&format!("\"{}\"", "x".repeat(10_000))).unwrap();
+    let mut answers = Vec::new();
+    for n in first..first + count {
+        let new = NewTask { payload: payload.clone(), ..task(n) };
+        answers.push((new.id, store.submit(vec![new]).await.map(drop)));
+    }
+    answers
+}
+
+fn acknowledged(answers: &[(TaskId, Result<(), Error>)]) -> Vec<TaskId> {
+    answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(id, _)| *id).collect()
+}
+
+/// Everything acknowledged is there, everything else is there as a whole or not at all, and work goes on.
+async fn account(store: &SqliteStore, answers: &[(TaskId, Result<(), Error>)]) {
+    for (id, answer) in answers {
+        let found = support::is_whole(store, *id).await;
+        match answer {
+            Ok(()) => assert!(found, "I1: {id} was acknowledged and is lost"),
+            Err(Error::Unknown(_)) => {}
+            Err(error) => assert!(!found, "{id} is there, but its submitter was told: {error}"),
+        }
+    }
+    let worker = support::worker(store, "worker").await;
+    let claimed = store.claim(claim_of(&worker, 3)).await.unwrap();
+    assert_eq!(claimed.len(), 3, "work goes on");
+    for claimed in &claimed {
+        store.apply(vec![finish(claimed, completed("1"))]).await.unwrap().remove(0).unwrap();
+    }
+    invariants::check(store, &SystemClock).await;
+}
+
+/// A full disk: submits are refused, reads go on, nothing acknowledged is lost, and once there is space the same store accepts
+/// again.
+#[test]
+fn a_full_disk_refuses_and_loses_nothing() {
+    const NAME: &str = "a_full_disk_refuses_and_loses_nothing";
+    if let Some((_, place)) = role() {
+        std::fs::write(place.join("ballast"), vec![1; 4 << 20]).unwrap();
+        return runtime().block_on(full_disk(&place));
+    }
+    let directory = place();
+    // A small file system of one's own needs no privilege where users may have mount points of their own.
+    let mount = "mount -t tmpfs -o size=6m none \"$WINDLASS_TEST_PLACE\" || exit 77; exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "bash", "-c", mount]);
+    command.arg(std::env::current_exe().unwrap());
+    support::cast(&mut command, NAME, "fill", directory.path());
+    let output = command.output();
+    let Ok(output) = output else { return println!("not checked: there is no unshare here") };
+    let words = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(77) || words.contains("unshare failed") {
+        return println!("not checked: no file system can be mounted here\n{words}");
+    }
+    assert!(output.status.success() && words.contains("1 passed"), "{words}");
+}
+
+async fn full_disk(place: &Path) {
+    let store = open(&file(place));
+    let mut answers = fill(&store, 1, 300).await;
+    let kept = acknowledged(&answers);
+    assert!((20..290).contains(&kept.len()), "{} of 300 fit into the file system", kept.len());
+    for (_, answer) in &answers {
+        match answer {
+            Ok(()) => {}
+            Err(Error::Unavailable(why)) => {
+                assert!(why.contains("disk is full") && why.contains("free some space"), "{why}");
+            }
+            Err(error) => panic!("not the typed answer: {error:?}"),
+        }
+    }
+    assert!(support::is_whole(&store, kept[0]).await, "reads go on");
+    std::fs::remove_file(place.join("ballast")).unwrap();
+    let more = fill(&store, 1_000, 20).await;
+    assert_eq!(acknowledged(&more).len(), 20, "the same store accepts again: {more:?}");
+    answers.extend(more);
+    account(&store, &answers).await;
+    store.close().await.unwrap();
+    account(&open(&file(place)), &answers).await;
+}
+
+/// A device that fails in the middle (here: a limit on the size of files): what is not known is said to be unknown, all later
+/// writes are refused until the store is opened again, and then everything acknowledged is there.
+#[cfg(unix)]
+#[test]
+fn a_failing_device_stops_the_store_and_loses_nothing() {
+    const NAME: &str = "a_failing_device_stops_the_store_and_loses_nothing";
+    if let Some((_, place)) = role() {
+        let answers = runtime().block_on(async { fill(&open(&file(&place)), 1, 300).await });
+        let first = answers.iter().position(|(_, answer)| answer.is_err()).expect("the limit is reached");
+        for (_, answer) in &answers[first + 1..] {
+            assert!(matches!(answer, Err(Error::Unavailable(why)) if why.contains("open the store again")), "{answer:?}");
+        }
+        for (id, answer) in &answers {
+            let word = answer.as_ref().map_or_else(|error| error.code(), |()| "ok");
+            println!("\nanswer {id} {word}");
+        }
+        return;
+    }
+    let directory = place();
+    let mut command = Command::new("bash");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""]);
+    command.arg(std::env::current_exe().unwrap());
+    support::cast(&mut command, NAME, "fill", directory.path());
+    let output = command.output().unwrap();
+    let words = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{words}{}", String::from_utf8_lossy(&output.stderr));
+    let answers: Vec<(TaskId, Result<(), Error>)> = words
+        .lines()
+        .filter_map(|line| line.strip_prefix("answer ")?.split_once(' '))
+        .map(|(id, word)| {
+            let answer = match word {
+                "ok" => Ok(()),
+                "unknown_outcome" => Err(Error::Unknown(String::new())),
+                _ => Err(Error::Unavailable(String::new())),
+            };
+            (id.parse().unwrap(), answer)
+        })
+        .collect();
+    assert_eq!(answers.len(), 300);
+    assert!((20..290).contains(&acknowledged(&answers).len()), "some fit, some do not");
+    runtime().block_on(async { account(&open(&file(&directory)), &answers).await });
+}

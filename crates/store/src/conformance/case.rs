@@ -1,19 +1,17 @@
-//! What scenarios are written with: short words for the things every one of them does.
+//! A store under test, and what every scenario does with it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::{
-    By, Command, Entity, Json, Lane, Leadership, Name, NewTask, NewWorker, Outcome, Rejected, Start, State,
-    TaskId, Timestamp, Token, Worker, WorkerId,
+    By, Command, Json, Lane, Leadership, Name, NewTask, NewWorker, Outcome, Rejected, Start, State, TaskId,
+    Timestamp, Worker, WorkerId,
 };
 
+use super::words::{KIND, claim_of, completed, entity, failed, failed_for_good, finish, id, token};
 use super::{Lab, invariants};
-use crate::{Claim, Claimed, Count, Error, ManualClock, Receipt, Record, Store};
-
-/// The kind of tasks that do not care.
-pub const KIND: &str = "test:work";
+use crate::{Claimed, Count, Error, ManualClock, Receipt, Record, Store};
 
 /// A store under test, with a clock in the scenario's hand.
 pub struct Case {
@@ -30,81 +28,6 @@ impl std::fmt::Debug for Case {
         f.debug_struct("Case").field("store", &self.store).finish_non_exhaustive()
     }
 }
-
-/// The id numbered `n`: the same in every store.
-#[must_use]
-pub fn id(n: u64) -> TaskId {
-    TaskId::from_bytes(((0x0190_0000_0000_7000_8000_0000_0000_0000_u128) | u128::from(n)).to_be_bytes())
-}
-
-/// The proof of a claim.
-#[must_use]
-pub fn token(claimed: &Claimed) -> Token {
-    let status = &claimed.task.status;
-    Token { task: claimed.task.id, lease: status.lease, worker: status.worker.clone().unwrap() }
-}
-
-/// A finish with `outcome` of what was claimed.
-#[must_use]
-pub fn finish(claimed: &Claimed, outcome: Outcome) -> Command {
-    Command::Finish { token: token(claimed), outcome, started_at: None }
-}
-
-/// A claim of up to `limit` tasks of kind [`KIND`] from the default queue.
-#[must_use]
-pub fn claim_of(worker: &WorkerId, limit: usize) -> Claim {
-    Claim {
-        worker: worker.clone(),
-        namespace: Name::default(),
-        queues: vec![Name::default()],
-        kinds: vec![Name::kind(KIND).unwrap()],
-        limit,
-    }
-}
-
-/// A failure that may be retried as the policy says.
-#[must_use]
-pub fn failed(error: &str) -> Outcome {
-    Outcome::Failed { error: error.into(), retryable: true, retry_after: None }
-}
-
-/// A failure for good.
-#[must_use]
-pub fn failed_for_good(error: &str) -> Outcome {
-    Outcome::Failed { error: error.into(), retryable: false, retry_after: None }
-}
-
-/// A success with `result`, which must be JSON.
-#[must_use]
-pub fn completed(result: &str) -> Outcome {
-    Outcome::Completed { result: Json::result(result).unwrap() }
-}
-
-/// An entity, which must be written well.
-#[must_use]
-pub fn entity(text: &str) -> Entity {
-    text.parse().unwrap()
-}
-
-/// The ids of what was claimed.
-#[must_use]
-pub fn ids(claimed: &[Claimed]) -> Vec<TaskId> {
-    claimed.iter().map(|claimed| claimed.task.id).collect()
-}
-
-/// The states that a task without dependencies can be in.
-pub const STATES: [State; 10] = [
-    State::Scheduled,
-    State::Pending,
-    State::Claimed,
-    State::Running,
-    State::WaitingForRetry,
-    State::Completed,
-    State::Failed,
-    State::DeadLetter,
-    State::Cancelled,
-    State::ResolvedManually,
-];
 
 /// Everything that can be read from a store, to compare before and after.
 #[derive(Clone, PartialEq, Debug)]
@@ -268,7 +191,7 @@ impl Case {
         Claimed { task, payload }
     }
 
-    /// Submits `task` and brings it to `state`, one of [`STATES`], by a worker of its own.
+    /// Submits `task` and brings it to `state`, one of [`STATES`](super::STATES), by a worker of its own.
     pub async fn bring(&self, mut task: NewTask, state: State) -> TaskId {
         match state {
             State::Scheduled => task.start = Start::After(Duration::from_secs(3600)),

@@ -1,11 +1,11 @@
 //! What must hold in any store at any time, read from rows alone.
 //!
-//! The names are those of the promises in the documentation: I3 one final transition per life, I4 one holder, I7 lanes, I8 keys,
-//! I9 history, I13 attempts, I15 leader, I20 counts.
+//! The names are those of the promises in the documentation: I3 one final transition per life, I4 one holder, I6 nothing that
+//! is over is offered, I7 lanes, I8 keys, I9 history, I13 attempts, I15 leader, I20 counts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use windlass_core::{State, Task, history};
+use windlass_core::{Command, Reason, State, Task, history, rank};
 
 use crate::{Clock, Count, Filter, Page, Record, Store};
 
@@ -37,6 +37,7 @@ pub async fn check(store: &dyn Store, clock: &dyn Clock) {
     check_keys(&records);
     check_counts(&records, &store.counts().await.unwrap());
     check_finding(store, &records).await;
+    check_due(store, &records, clock).await;
     if let Some(leader) = store.leader().await.unwrap() {
         let campaigner = windlass_core::WorkerId::new("somebody else").unwrap();
         let live = leader.until > clock.now() && leader.holder != campaigner;
@@ -69,6 +70,11 @@ fn check_row(Record { task, result, .. }: &Record) {
     let max = task.spec.max_attempts.map_or(u32::MAX, |max| max.get());
     assert!(now.attempt <= max, "I13 {id}: {} of {max} attempts", now.attempt);
     assert!(now.attempt <= now.lease, "{id}: an attempt is a claim");
+    assert!(task.spec.created_at <= now.updated_at, "{id}: changed before it was there");
+    if state == State::Pending {
+        let rank = rank(task.spec.priority, task.spec.ageing, task.spec.created_at, now.attempt);
+        assert_eq!(now.rank, rank, "I16 {id}: its place follows from what it is");
+    }
 }
 
 /// I3 and I9: the history is whole, legal, and its fold equals the row.
@@ -91,6 +97,10 @@ fn check_history(Record { task, history, .. }: &Record) {
     }
     if now.state.is_final() {
         assert_eq!(now.finished_at, Some(last.at), "I3 {id}: finished when the last entry says");
+    }
+    for pair in history.windows(2).filter(|pair| pair[0].to.is_final()) {
+        let reopened = matches!(pair[1].reason, Reason::Retried | Reason::Reopened | Reason::Resolved);
+        assert!(reopened, "I3 {id}: {} ended only until it was {}", pair[0].to, pair[1].reason);
     }
     if now.state.has_error() {
         assert_eq!(now.error, last.note, "I9 {id}: the error is in the history");
@@ -115,6 +125,8 @@ fn check_lanes(records: &[Record]) {
             let (id, now) = (task.id, &task.status);
             assert!(now.slot || !now.state.is_held(), "I7 {id}: held without a slot");
             assert!(!now.slot || !now.state.is_final(), "I7 {id}: final with a slot");
+            let keeps = task.spec.lane.as_ref().unwrap().is_strict() && now.lease > 0;
+            assert!(!now.slot || !now.state.is_timed() || keeps, "I7 {id}: {} with a slot", now.state);
         }
         if let Some(head) = tasks.iter().find(|task| task.is_parked()) {
             assert!(taken.len() >= limit(head), "I7: {} waits beside a free slot of {key}", head.id);
@@ -154,4 +166,31 @@ async fn check_finding(store: &dyn Store, records: &[Record]) {
             assert_eq!(found, Some(*id), "I8: key {key:?} finds its task");
         }
     }
+}
+
+/// I12: what waits for a moment that has come is due, and so is what a dead worker holds; nothing else is.
+async fn check_due(store: &dyn Store, records: &[Record], clock: &dyn Clock) {
+    let now = clock.now();
+    let workers = store.workers().await.unwrap();
+    let alive = |task: &Task| {
+        let holder = workers.iter().find(|worker| Some(&worker.id) == task.status.worker.as_ref());
+        holder.is_some_and(|holder| holder.is_alive(now))
+    };
+    let mut expected: Vec<_> = records
+        .iter()
+        .map(|record| &record.task)
+        .filter_map(|task| match task.status.due_at {
+            Some(due) => (due <= now).then_some(Command::Promote { task: task.id }),
+            None if task.status.state.is_held() && !alive(task) => {
+                Some(Command::Expire { task: task.id, lease: task.status.lease })
+            }
+            None => None,
+        })
+        .collect();
+    let mut due = store.due(records.len() + 1).await.unwrap();
+    due.commands.sort_by_key(Command::task);
+    expected.sort_by_key(Command::task);
+    assert_eq!(due.commands, expected, "I12: what is due is what waits in vain");
+    let next = records.iter().filter_map(|record| record.task.status.due_at).filter(|due| *due > now).min();
+    assert_eq!(due.next, next, "I12: the next moment");
 }

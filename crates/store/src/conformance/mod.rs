@@ -46,6 +46,7 @@ mod slot;
 mod submit;
 mod turn;
 mod watch;
+mod words;
 mod worker;
 
 use std::process::ExitCode;
@@ -54,8 +55,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use libtest_mimic::{Arguments, Trial};
 
-pub use case::{
-    Case, KIND, STATES, Snapshot, claim_of, completed, entity, failed, failed_for_good, finish, id, ids, token,
+pub use case::{Case, Snapshot};
+pub use words::{
+    KIND, STATES, claim_of, completed, entity, failed, failed_for_good, finish, id, ids, token,
 };
 
 use windlass_core::Timestamp;

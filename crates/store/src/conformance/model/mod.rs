@@ -175,7 +175,7 @@ async fn sequence(
         let answer = pair.carry_out(&operation).await;
         world.learn(&operation, &answer);
         tally.add(&operation, &answer);
-        if operation.is_sweeping() {
+        if operation.is_sweeping(&answer) {
             pair.compare_rows().await;
         }
         if number % every == 0 || number == length {

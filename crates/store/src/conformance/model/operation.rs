@@ -75,9 +75,9 @@ impl Operation {
         }
     }
 
-    /// Whether it may change rows that neither it nor its answer names.
-    pub(super) fn is_sweeping(&self) -> bool {
-        matches!(self, Self::Prune(..) | Self::Crash)
+    /// Whether it may have changed rows that neither it nor its answer names.
+    pub(super) fn is_sweeping(&self, answer: &Answer) -> bool {
+        matches!((self, answer), (Self::Crash, _) | (_, Answer::Pruned(Ok(1..))))
     }
 
     /// How many commands it stands for: a task submitted, a command or claim of a turn, or one for any other call.

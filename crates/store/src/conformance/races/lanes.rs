@@ -4,11 +4,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
-use windlass_core::{Backoff, Entity, Lane, NewTask, Outcome, RetryPolicy, State, TaskId};
+use windlass_core::{Backoff, Command, Entity, Lane, NewTask, Outcome, RetryPolicy, State, TaskId};
 
 use super::{STUCK, apply, done, handles, race, rounds, submit, workers};
 use crate::Claimed;
-use crate::conformance::{Case, claim_of, finish};
+use crate::conformance::{Case, claim_of, finish, token};
 
 /// I7: of each entity one task at a time is in progress, in the order of submission.
 pub(super) async fn an_entity_is_worked_on_by_one(case: &Case) {
@@ -32,6 +32,7 @@ pub(super) async fn an_entity_is_worked_on_by_one(case: &Case) {
                     let (running, log) = &busy[place_of(&tasks, one) % entities.len()];
                     assert_eq!(running.fetch_add(1, SeqCst), 0, "I7: two at once");
                     log.lock().unwrap().push(one.task.id);
+                    apply(store, Command::Start { token: token(one), at: None }).await.unwrap();
                 }
                 for one in &claimed {
                     // Counted before the call: from its commit on, the next may begin.
@@ -77,13 +78,17 @@ pub(super) async fn a_lane_is_never_overfull(case: &Case) {
                     let due = store.due(10).await.unwrap().commands;
                     store.apply(due).await.unwrap();
                 }
-                for one in store.claim(claim_of(&workers[n], 2)).await.unwrap() {
+                let claimed = store.claim(claim_of(&workers[n], 2)).await.unwrap();
+                for one in &claimed {
                     assert!(busy.fetch_add(1, SeqCst) < 3, "I7: more than the limit");
+                    apply(store, Command::Start { token: token(one), at: None }).await.unwrap();
+                }
+                for one in &claimed {
                     let first = one.task.status.attempt == 1;
                     let error = "the first attempt fails".into();
                     let failed = Outcome::Failed { error, retryable: true, retry_after: None };
                     busy.fetch_sub(1, SeqCst);
-                    apply(store, finish(&one, if first { failed } else { done() })).await.unwrap();
+                    apply(store, finish(one, if first { failed } else { done() })).await.unwrap();
                     left.fetch_sub(usize::from(!first), SeqCst);
                 }
             }

@@ -1,0 +1,83 @@
+//! Short words for the values that scenarios are written with.
+
+use windlass_core::{Command, Entity, Json, Name, Outcome, State, TaskId, Token, WorkerId};
+
+use crate::{Claim, Claimed};
+
+/// The kind of tasks that do not care.
+pub const KIND: &str = "test:work";
+
+/// The id numbered `n`: the same in every store.
+#[must_use]
+pub fn id(n: u64) -> TaskId {
+    TaskId::from_bytes(((0x0190_0000_0000_7000_8000_0000_0000_0000_u128) | u128::from(n)).to_be_bytes())
+}
+
+/// The proof of a claim.
+#[must_use]
+pub fn token(claimed: &Claimed) -> Token {
+    let status = &claimed.task.status;
+    Token { task: claimed.task.id, lease: status.lease, worker: status.worker.clone().unwrap() }
+}
+
+/// A finish with `outcome` of what was claimed.
+#[must_use]
+pub fn finish(claimed: &Claimed, outcome: Outcome) -> Command {
+    Command::Finish { token: token(claimed), outcome, started_at: None }
+}
+
+/// A claim of up to `limit` tasks of kind [`KIND`] from the default queue.
+#[must_use]
+pub fn claim_of(worker: &WorkerId, limit: usize) -> Claim {
+    Claim {
+        worker: worker.clone(),
+        namespace: Name::default(),
+        queues: vec![Name::default()],
+        kinds: vec![Name::kind(KIND).unwrap()],
+        limit,
+    }
+}
+
+/// A failure that may be retried as the policy says.
+#[must_use]
+pub fn failed(error: &str) -> Outcome {
+    Outcome::Failed { error: error.into(), retryable: true, retry_after: None }
+}
+
+/// A failure for good.
+#[must_use]
+pub fn failed_for_good(error: &str) -> Outcome {
+    Outcome::Failed { error: error.into(), retryable: false, retry_after: None }
+}
+
+/// A success with `result`, which must be JSON.
+#[must_use]
+pub fn completed(result: &str) -> Outcome {
+    Outcome::Completed { result: Json::result(result).unwrap() }
+}
+
+/// An entity, which must be written well.
+#[must_use]
+pub fn entity(text: &str) -> Entity {
+    text.parse().unwrap()
+}
+
+/// The ids of what was claimed.
+#[must_use]
+pub fn ids(claimed: &[Claimed]) -> Vec<TaskId> {
+    claimed.iter().map(|claimed| claimed.task.id).collect()
+}
+
+/// The states that a task without dependencies can be in.
+pub const STATES: [State; 10] = [
+    State::Scheduled,
+    State::Pending,
+    State::Claimed,
+    State::Running,
+    State::WaitingForRetry,
+    State::Completed,
+    State::Failed,
+    State::DeadLetter,
+    State::Cancelled,
+    State::ResolvedManually,
+];
