@@ -88,7 +88,7 @@ impl<'c> Hand<'c> {
             finish: connection.prepare(
                 "UPDATE tasks SET state = 'completed', started_at = ?4, finished_at = ?4, updated_at = ?4,
                     entries = entries + 2, result = ?5
-                 WHERE id = ?1 AND lease = ?2 AND worker = ?3 AND state IN ('claimed', 'running')",
+                 WHERE id = ?1 AND lease = ?2 AND worker = ?3 AND finished_at IS NULL",
             )?,
             count: connection.prepare(
                 "INSERT INTO counts VALUES ('default', 'default', 'bench:noop', ?1, max(?2, 0))

@@ -31,6 +31,9 @@ struct Args {
     /// Also compare with a file that holds this many finished tasks.
     #[arg(long, default_value_t = 0)]
     finished: usize,
+    /// Only measurements whose name contains this, such as "1000, Normal".
+    #[arg(long, default_value = "")]
+    only: String,
     /// Where the database files are made; a temporary directory if absent.
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -47,6 +50,12 @@ struct Case {
     tasks: usize,
 }
 
+impl Case {
+    fn name(&self) -> String {
+        format!("batches of {}, {:?}", self.batch, self.durability)
+    }
+}
+
 fn main() -> Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -61,9 +70,13 @@ fn main() -> Result<()> {
             let tasks =
                 if batch == 1 { (args.tasks / 20).max(200) } else { args.tasks.next_multiple_of(batch) };
             let case = Case { durability, batch, tasks };
-            table.push(against_hand(&runtime, directory.path(), case, args.rounds)?, args.json);
+            if case.name().contains(&args.only) {
+                table.push(against_hand(&runtime, directory.path(), case, args.rounds)?, args.json);
+            }
         }
-        table.push(concurrent_callers(&runtime, directory.path(), durability, &args)?, args.json);
+        if format!("64 callers of one, {durability:?}").contains(&args.only) {
+            table.push(concurrent_callers(&runtime, directory.path(), durability, &args)?, args.json);
+        }
     }
     if args.finished > 0 {
         for row in with_history(&runtime, directory.path(), &args)? {
@@ -84,12 +97,7 @@ fn against_hand(runtime: &tokio::runtime::Runtime, at: &Path, case: Case, rounds
         theirs.push(by_hand::cycle(&file("hand"), case)?);
         ours.push(runtime.block_on(through_store::cycle(&file("store"), case))?);
     }
-    Ok(Row {
-        what: format!("batches of {}, {:?}", case.batch, case.durability),
-        ours: median(ours),
-        base: median(theirs),
-        base_is: "by hand",
-    })
+    Ok(Row { what: case.name(), ours: median(ours), base: median(theirs), base_is: "by hand" })
 }
 
 /// 64 callers that do one thing at a time, next to one such caller.
@@ -131,7 +139,7 @@ fn with_history(runtime: &tokio::runtime::Runtime, at: &Path, args: &Args) -> Re
                 with.push(runtime.block_on(through_store::cycle(&full, case))?);
             }
             rows.push(Row {
-                what: format!("batches of {batch}, {durability:?}, {} finished", args.finished),
+                what: format!("{}, {} finished", case.name(), args.finished),
                 ours: median(with),
                 base: median(without),
                 base_is: "empty file",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use uuid::Uuid;
@@ -67,7 +67,9 @@ fn open(file: &Path, durability: Durability) -> Result<Arc<dyn Store>> {
 
 async fn register(store: &dyn Store, name: &str) -> Result<WorkerId> {
     let worker = WorkerId::new(format!("{name}-{}", Uuid::now_v7().simple()))?;
-    store.register(NewWorker::new(worker.clone())).await?;
+    // It sends no heartbeats, so it must not need them.
+    let dead_after = Duration::from_secs(24 * 3600);
+    store.register(NewWorker { dead_after, ..NewWorker::new(worker.clone()) }).await?;
     Ok(worker)
 }
 

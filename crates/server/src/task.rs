@@ -20,7 +20,7 @@ pub(crate) enum Command {
         #[arg(long)]
         state: Vec<State>,
         /// How many at most.
-        #[arg(long, default_value_t = 100)]
+        #[arg(long, default_value_t = 100, allow_hyphen_values = true)]
         limit: usize,
         /// Go on after an earlier page.
         #[arg(long)]

@@ -17,7 +17,8 @@ use windlass_core::{By, Command, Json, Lane, NewTask, Outcome, Retention, Start,
 use windlass_store::conformance::{
     claim_of, completed, entity, failed, failed_for_good, finish, invariants, token,
 };
-use windlass_store::{Error, Turn};
+use windlass_store::sqlite::Options;
+use windlass_store::{Error, Store, Turn};
 use world::{ON_PURPOSE, Op, World, in_lane, log};
 
 fn once(task: &mut NewTask) {
@@ -247,9 +248,9 @@ fn a_torn_log_gives_the_state_before() {
                 let corpse = world.corpses().remove(0);
                 let mut torn = whole.clone();
                 if rotten {
-                    torn[cut] ^= 1
+                    torn[cut] ^= 1;
                 } else {
-                    torn.truncate(cut)
+                    torn.truncate(cut);
                 }
                 std::fs::write(log(&corpse.path), torn).unwrap();
                 let what = format!("torn at {cut} of {end}, rotten: {rotten}");
@@ -261,16 +262,21 @@ fn a_torn_log_gives_the_state_before() {
     });
 }
 
-/// I18: a panic at any point of one caller's work gives that caller an error and undoes that work alone; its neighbours in
-/// the same transaction are acknowledged, the store goes on, and the file is as if that caller had never come.
-#[test]
-fn a_panic_in_one_caller_s_work_harms_nobody_else() {
+/// Planned panics are not printed.
+fn keep_quiet() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.payload_as_str() != Some(ON_PURPOSE) {
             print(panic);
         }
     }));
+}
+
+/// I18: a panic at any point of one caller's work gives that caller an error and undoes that work alone; its neighbours in
+/// the same transaction are acknowledged, the store goes on, and the file is as if that caller had never come.
+#[test]
+fn a_panic_in_one_caller_s_work_harms_nobody_else() {
+    keep_quiet();
     runtime().block_on(async {
         let mut without = Vec::new();
         for absent in 0.. {
@@ -306,4 +312,28 @@ fn a_panic_in_one_caller_s_work_harms_nobody_else() {
         println!("{} points of {} callers panicked", struck.iter().sum::<usize>(), struck.len());
         assert!(struck.iter().all(|points| *points >= 2), "every caller was struck: {struck:?}");
     });
+}
+
+/// A panic between the callers' work and the commit belongs to nobody: all are told, nothing was changed, no later call
+/// hangs, and the file can be opened again.
+#[test]
+fn a_panic_before_the_commit_changes_nothing() {
+    keep_quiet();
+    for fatal in ["add_count", "set_sequence", "commit"] {
+        runtime().block_on(async {
+            let directory = support::place();
+            drop(support::open(&file(&directory)));
+            let before = rows(&file(&directory));
+            let probe = move |statement: &'static str, before: bool| {
+                assert!(!(statement == fatal && before), "{ON_PURPOSE}");
+            };
+            let store = Options::new(file(&directory)).probe(probe).open().unwrap();
+            store.submit(vec![support::task(1)]).await.expect_err("it was not committed");
+            store.submit(vec![support::task(2)]).await.expect_err("the writer is gone, or panics again");
+            store.close().await.unwrap();
+            assert_eq!(rows(&file(&directory)), before, "{fatal}: nothing was changed");
+            let store = support::open(&file(&directory));
+            store.submit(vec![support::task(1)]).await.expect("the file can be opened again");
+        });
+    }
 }

@@ -1,1 +1,316 @@
-//! Being written.
+//! The schema by itself: its statements, their plans, and what the database refuses even if the program errs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+use support::{file, open, place};
+use tempfile::TempDir;
+
+/// A migrated database, without the store.
+fn migrated() -> (TempDir, Connection) {
+    let directory = place();
+    drop(open(&file(&directory)));
+    let connection = Connection::open(file(&directory)).unwrap();
+    connection.pragma_update(None, "foreign_keys", true).unwrap();
+    (directory, connection)
+}
+
+/// The statements of `src/sqlite/sql`, by name.
+fn statements() -> BTreeMap<String, String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/sql");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, std::fs::read_to_string(path).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn every_statement_prepares() {
+    let (_directory, connection) = migrated();
+    let statements = statements();
+    assert!(statements.len() > 40, "only {} statements were found", statements.len());
+    for (name, sql) in statements {
+        if let Err(error) = connection.prepare(&sql) {
+            panic!("{name}.sql: {error}");
+        }
+    }
+}
+
+/// Fills `tasks` with `count` rows of all sorts, by hand: a backlog, lanes with one slot, and mostly finished work.
+fn fill(connection: &Connection, count: i64) {
+    let states = [
+        "completed",
+        "completed",
+        "completed",
+        "pending",
+        "pending",
+        "claimed",
+        "running",
+        "scheduled",
+        "waiting_for_retry",
+        "failed",
+        "dead_letter",
+        "cancelled",
+        "resolved_manually",
+        "completed",
+        "completed",
+        "completed",
+    ];
+    let mut insert = connection
+        .prepare(
+            "INSERT INTO tasks (seq, id, namespace, queue, kind, state, priority, per_hour, per_retry, key, lane,
+                lane_limit, lane_strict, created_at, attempt, lease, worker, claimed_at, due_at, finished_at, updated_at, error, slot,
+                rank, entries, result)
+             SELECT ?1, randomblob(16), 'default', 'q' || (?1 % 3), 'k' || (?1 % 5), ?2, 0, 0, 0,
+                iif(?1 % 7 = 0, 'key' || ?1, NULL), iif(?3, 'lane' || (?1 % 50), NULL), iif(?3, 1, NULL),
+                iif(?3, 0, NULL), ?1, 0, 0, iif(?2 IN ('claimed', 'running', 'completed'), 'w' || (?1 % 9), NULL),
+                iif(?2 IN ('claimed', 'running', 'completed'), ?1, NULL),
+                iif(?2 IN ('scheduled', 'waiting_for_retry'), ?1, NULL),
+                iif(?2 IN ('completed', 'failed', 'dead_letter', 'cancelled', 'resolved_manually'), ?1, NULL), ?1,
+                iif(?2 IN ('waiting_for_retry', 'failed', 'dead_letter'), 'error', NULL),
+                ?3 AND ?2 IN ('claimed', 'running'), ?1 % 11, 1, iif(?2 = 'completed', 'null', NULL)",
+        )
+        .unwrap();
+    connection.execute_batch("BEGIN").unwrap();
+    for (seq, state) in (1..=count).zip(states.into_iter().cycle()) {
+        insert.execute(params![seq, state, seq % 13 == 0]).unwrap();
+    }
+    let workers = "INSERT INTO workers SELECT 'w' || value, 'default', '', '', 1, '[]', '[]', 30, 0, 0
+        FROM (SELECT 1 AS value UNION ALL SELECT 2 UNION ALL SELECT 3)";
+    connection.execute_batch(&format!("{workers}; COMMIT")).unwrap();
+}
+
+/// The statements of the hot paths, with the index each is to use. Those marked may sort what the index found.
+const PLANS: &[(&str, &str, bool)] = &[
+    ("claimable", "tasks_claimable", false),
+    ("task_by_id", "sqlite_autoindex_tasks_1", false),
+    ("task_by_key", "tasks_key", false),
+    ("task_by_seq", "INTEGER PRIMARY KEY", false),
+    ("lane_head", "tasks_parked", false),
+    ("lane_taken", "tasks_slots", false),
+    ("lane_holders", "tasks_slots", false),
+    ("due", "tasks_due", false),
+    ("next_due", "tasks_due", false),
+    ("orphans", "tasks_held", true),
+    ("expired", "tasks_finished", false),
+    ("list_oldest", "INTEGER PRIMARY KEY", false),
+    ("list_newest", "INTEGER PRIMARY KEY", false),
+    ("list_state_oldest", "tasks_unusual", false),
+    ("list_state_newest", "tasks_unusual", false),
+    ("list_held_oldest", "tasks_held", true),
+    ("list_held_newest", "tasks_held", true),
+    ("update_status", "INTEGER PRIMARY KEY", false),
+    ("give_slot", "INTEGER PRIMARY KEY", false),
+    ("delete_task", "INTEGER PRIMARY KEY", false),
+    ("result", "INTEGER PRIMARY KEY", false),
+    ("payload", "INTEGER PRIMARY KEY", false),
+    ("history", "PRIMARY KEY (task=?)", false),
+];
+
+/// What is wrong with the plan of a statement, as a line for people.
+fn fault(connection: &Connection, name: &str, sql: &str, index: &str, may_sort: bool) -> Option<String> {
+    let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps =
+        plan.raw_query().mapped(|row| row.get::<_, String>(3)).map(Result::unwrap).collect::<Vec<_>>();
+    let uses = steps.iter().any(|step| step.contains(index));
+    // Walking an index that holds nothing but what is wanted is fine; walking the table is not.
+    let is_walk = |step: &String| step.starts_with("SCAN") && !step.contains("tasks_held");
+    let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+    let fine = uses && !steps.iter().any(is_walk) && (may_sort || !sorts);
+    (!fine).then(|| format!("{name}.sql was to use {index}, but: {}", steps.join("; ")))
+}
+
+/// The hot paths read no more than they need, whatever the tables hold and whether or not somebody ran ANALYZE.
+#[test]
+fn hot_statements_use_their_indexes() {
+    let (statements, mut faults) = (statements(), Vec::new());
+    for (rows, analyzed) in [(0, false), (0, true), (40, false), (40, true), (20_000, false), (20_000, true)]
+    {
+        let (directory, connection) = migrated();
+        fill(&connection, rows);
+        if analyzed {
+            connection.execute_batch("ANALYZE").unwrap();
+        }
+        // Statistics are read when a connection is opened.
+        let connection = Connection::open(file(&directory)).unwrap();
+        for (name, index, may_sort) in PLANS {
+            let fault = fault(&connection, name, &statements[*name], index, *may_sort);
+            faults.extend(fault.map(|fault| format!("{rows} rows, analyzed: {analyzed}: {fault}")));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// A task as the store would insert it, and the columns that a test sets otherwise.
+fn insert(connection: &Connection, changes: &[(&str, &str)]) -> rusqlite::Result<usize> {
+    let mut row: BTreeMap<&str, &str> = [
+        ("id", "randomblob(16)"),
+        ("namespace", "'default'"),
+        ("queue", "'default'"),
+        ("kind", "'k'"),
+        ("state", "'pending'"),
+        ("priority", "0"),
+        ("per_hour", "0"),
+        ("per_retry", "0"),
+        ("max_attempts", "3"),
+        ("created_at", "0"),
+        ("attempt", "0"),
+        ("lease", "0"),
+        ("updated_at", "0"),
+        ("slot", "0"),
+        ("rank", "0"),
+        ("entries", "1"),
+    ]
+    .into();
+    row.extend(changes.iter().copied());
+    let (columns, values): (Vec<&str>, Vec<&str>) = row.into_iter().unzip();
+    connection
+        .execute(&format!("INSERT INTO tasks ({}) VALUES ({})", columns.join(", "), values.join(", ")), [])
+}
+
+/// States that a worker is or was needed for; [`impossible_tasks_are_refused_by_the_database`] gives them one.
+const HELD: &[&str] = &["claimed", "running", "completed"];
+
+type Example = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// What is to be accepted: a state, and the columns beside it.
+const POSSIBLE: &[Example] = &[
+    ("pending", &[]),
+    ("waiting", &[]),
+    ("scheduled", &[("due_at", "1")]),
+    ("claimed", &[]),
+    ("running", &[("started_at", "1"), ("attempt", "3"), ("lease", "9")]),
+    ("waiting_for_retry", &[("due_at", "1"), ("error", "'e'")]),
+    ("completed", &[("finished_at", "1"), ("result", "'null'")]),
+    ("failed", &[("finished_at", "1"), ("error", "'e'")]),
+    ("dead_letter", &[("finished_at", "1"), ("error", "'e'")]),
+    ("cancelled", &[("finished_at", "1")]),
+    ("skipped", &[("finished_at", "1")]),
+    ("resolved_manually", &[("finished_at", "1")]),
+    ("resolved_manually", &[("finished_at", "1"), ("result", "'1'")]),
+    ("pending", &[("lane", "'l'"), ("lane_limit", "1"), ("lane_strict", "0"), ("slot", "1")]),
+    ("pending", &[("max_attempts", "NULL"), ("attempt", "9"), ("lease", "9")]),
+    ("pending", &[("key", "'k'")]),
+];
+
+/// What is to be refused: each differs in one thing from what is accepted.
+const IMPOSSIBLE: &[Example] = &[
+    ("sleeping", &[]),
+    ("PENDING", &[]),
+    ("pending", &[("state", "NULL")]),
+    ("pending", &[("result", "'1'")]),
+    ("running", &[("result", "'1'")]),
+    ("failed", &[("finished_at", "1"), ("error", "'e'"), ("result", "'1'")]),
+    ("cancelled", &[("finished_at", "1"), ("result", "'1'")]),
+    ("completed", &[("finished_at", "1")]),
+    ("completed", &[("result", "'1'")]),
+    ("completed", &[("finished_at", "1"), ("result", "'1'"), ("error", "'e'")]),
+    ("cancelled", &[]),
+    ("skipped", &[]),
+    ("resolved_manually", &[]),
+    ("failed", &[("error", "'e'")]),
+    ("dead_letter", &[("error", "'e'")]),
+    ("pending", &[("finished_at", "1")]),
+    ("running", &[("finished_at", "1")]),
+    ("failed", &[("finished_at", "1")]),
+    ("failed", &[("finished_at", "1"), ("error", "''")]),
+    ("dead_letter", &[("finished_at", "1")]),
+    ("pending", &[("error", "'e'")]),
+    ("running", &[("error", "'e'")]),
+    ("waiting_for_retry", &[("due_at", "1")]),
+    ("waiting_for_retry", &[("error", "'e'")]),
+    ("scheduled", &[]),
+    ("pending", &[("due_at", "1")]),
+    ("claimed", &[("worker", "NULL"), ("claimed_at", "NULL")]),
+    ("running", &[("worker", "NULL"), ("claimed_at", "NULL")]),
+    ("pending", &[("attempt", "-1")]),
+    ("pending", &[("attempt", "4"), ("lease", "4")]),
+    ("pending", &[("attempt", "1")]),
+    ("pending", &[("max_attempts", "0")]),
+    ("pending", &[("slot", "1")]),
+    ("pending", &[("slot", "2"), ("lane", "'l'"), ("lane_limit", "1"), ("lane_strict", "0")]),
+    ("pending", &[("lane", "'l'")]),
+    ("pending", &[("lane_limit", "1")]),
+    ("pending", &[("lane", "''"), ("lane_limit", "1"), ("lane_strict", "0")]),
+    ("pending", &[("key", "'k'")]),
+    ("pending", &[("key", "''")]),
+    ("pending", &[("id", "x'00'")]),
+    ("pending", &[("id", "'0123456789abcdef'")]),
+    ("pending", &[("id", "(SELECT id FROM tasks LIMIT 1)")]),
+    ("pending", &[("namespace", "''")]),
+    ("pending", &[("queue", "''")]),
+    ("pending", &[("kind", "''")]),
+    ("pending", &[("timeout", "0")]),
+    ("pending", &[("per_hour", "-1")]),
+    ("pending", &[("entries", "0")]),
+    ("pending", &[("priority", "'high'")]),
+];
+
+/// Requirements 0.15, 3.2 and the states of the design: what must never be is refused by the database itself.
+#[test]
+fn impossible_tasks_are_refused_by_the_database() {
+    let (_directory, connection) = migrated();
+    let accepts = |state: &str, more: &[(&str, &str)]| {
+        let state = format!("'{state}'");
+        let held = [("worker", "'w'"), ("claimed_at", "1"), ("attempt", "1"), ("lease", "1")];
+        let held = &held[..if HELD.contains(&state.trim_matches('\'')) { 4 } else { 0 }];
+        insert(&connection, &[&[("state", &*state)], held, more].concat()).is_ok()
+    };
+    for (state, more) in POSSIBLE {
+        assert!(accepts(state, more), "the database refused {state} with {more:?}");
+    }
+    let accepted: Vec<_> = IMPOSSIBLE.iter().filter(|(state, more)| accepts(state, more)).collect();
+    assert!(accepted.is_empty(), "the database accepted {accepted:#?}");
+}
+
+/// Requirement 3.3 and I9: rows of the history are never altered and go only with their task, which takes its payload too.
+#[test]
+fn history_is_append_only_and_goes_with_its_task() {
+    let (_directory, connection) = migrated();
+    insert(&connection, &[("seq", "1")]).unwrap();
+    let entry = "INSERT INTO history VALUES (1, ?, 'pending', 0, 'submitted', NULL, NULL)";
+    connection.execute(entry, [1]).unwrap();
+    connection.execute(entry, [2]).unwrap();
+    connection.execute("INSERT INTO payloads VALUES (1, '{}')", []).unwrap();
+    for (sql, says) in [
+        ("UPDATE history SET note = 'forged'", "append-only"),
+        ("UPDATE history SET n = 7 WHERE n = 2", "append-only"),
+        ("DELETE FROM history WHERE n = 2", "deleted only with its task"),
+        ("DELETE FROM history", "deleted only with its task"),
+        ("INSERT INTO history VALUES (1, 2, 'pending', 0, 'submitted', NULL, NULL)", "UNIQUE"),
+        ("INSERT INTO history VALUES (1, 0, 'pending', 0, 'submitted', NULL, NULL)", "CHECK"),
+        ("INSERT INTO history VALUES (2, 1, 'pending', 0, 'submitted', NULL, NULL)", "FOREIGN KEY"),
+        ("INSERT INTO payloads VALUES (2, '{}')", "FOREIGN KEY"),
+    ] {
+        let error = connection.execute(sql, []).expect_err(sql).to_string();
+        assert!(error.contains(says), "{sql}: {error}");
+    }
+    let left = |table: &str| -> i64 {
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((left("history"), left("payloads")), (2, 1), "refusals change nothing");
+    connection.execute("DELETE FROM tasks", []).unwrap();
+    assert_eq!((left("history"), left("payloads")), (0, 0), "a task takes along what belongs to it");
+}
+
+/// The counts, the leader and the sequence refuse what would break them.
+#[test]
+fn the_other_tables_refuse_nonsense_too() {
+    let (_directory, connection) = migrated();
+    for sql in [
+        "INSERT INTO counts VALUES ('n', 'q', 'k', 'pending', -1)",
+        "INSERT INTO leader VALUES (2, 'w', 1, 0)",
+        "INSERT INTO sequence VALUES (2, 0)",
+        "INSERT INTO workers (id) VALUES ('w')",
+        "INSERT INTO history VALUES (1, 1, 'pending', 'noon', 'submitted', NULL, NULL)",
+    ] {
+        assert!(connection.execute(sql, []).is_err(), "accepted: {sql}");
+    }
+}

@@ -89,7 +89,9 @@ async fn its_lane_is_full(case: &Case) {
         LaneHolder { task: first, state: State::Pending, worker: None },
         LaneHolder { task: second, state: State::Claimed, worker: Some(worker) },
     ];
-    assert_eq!(explanation.blockers, holders.map(Blocker::Task));
+    assert_eq!(explanation.blockers, holders.clone().map(Blocker::Task));
+    let facts = case.store().facts(first).await.unwrap().unwrap();
+    assert_eq!(facts.lane_holders, holders[1..], "it does not stand in its own way");
     assert_eq!(why(case, first).await, Why::InQueue, "who has a slot does not wait for one");
 }
 

@@ -34,7 +34,7 @@ async fn list(case: &Case, filter: &Filter, limit: usize, oldest_first: bool) ->
     panic!("the pages do not end");
 }
 
-/// C10: newest first by default; the clock does not matter.
+/// 0.14, C10: newest first by default, oldest first for the pending query; the clock does not matter.
 async fn both_orders_follow_submission(case: &Case) {
     let mut submitted = case.submit_many(2).await;
     case.clock.set(case.now().minus(std::time::Duration::from_secs(60)));
@@ -175,7 +175,7 @@ async fn filters_are_joined(case: &Case) {
     }
 }
 
-/// C76: a listing is what looking at every task would find.
+/// 0.14, C76: a listing is what looking at every task would find.
 async fn a_filtered_listing_equals_the_enumeration(case: &Case) {
     let entities: [Option<Entity>; 3] = [None, Some(entity("planner:1")), Some(entity("planner:2"))];
     for (n, state) in STATES.into_iter().enumerate() {

@@ -56,9 +56,7 @@ use async_trait::async_trait;
 use libtest_mimic::{Arguments, Trial};
 
 pub use case::{Case, Snapshot};
-pub use words::{
-    KIND, STATES, claim_of, completed, entity, failed, failed_for_good, finish, id, ids, token,
-};
+pub use words::{KIND, STATES, claim_of, completed, entity, failed, failed_for_good, finish, id, ids, token};
 
 use windlass_core::Timestamp;
 

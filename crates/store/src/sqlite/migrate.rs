@@ -59,9 +59,8 @@ pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()>
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
     let application: i32 =
         transaction.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failure)?;
-    let tables: i64 = transaction
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(failure)?;
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failure)?;
     match (application, tables) {
         (APPLICATION_ID, _) => {}
         (0, 0) => transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failure)?,
@@ -101,9 +100,8 @@ pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()>
 
 fn refuse_newer(connection: &Connection) -> Result<()> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let newest: Option<i64> = connection
-        .query_row("SELECT max(version) FROM migrations", [], |row| row.get(0))
-        .map_err(failure)?;
+    let newest: Option<i64> =
+        connection.query_row("SELECT max(version) FROM migrations", [], |row| row.get(0)).map_err(failure)?;
     match newest {
         Some(newest) if newest > known => Err(Error::Unusable(format!(
             "its schema is version {newest} and this program knows {known}; use a newer windlass"

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 use tokio::sync::Semaphore;
 use windlass_core::{
-    Command, Entity, Facts, Json, LaneHolder, Leadership, Name, State, Task, TaskId, Timestamp, Worker, limits,
+    Command, Entity, Facts, Json, LaneHolder, Leadership, Name, State, Task, TaskId, Timestamp, Worker,
+    limits,
 };
 
 use super::failure::failure;
@@ -43,7 +44,8 @@ impl Readers {
             idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             done
         });
-        done.await.unwrap_or_else(|_| Err(Error::Unavailable("a bug stopped this read; it was printed".into())))
+        done.await
+            .unwrap_or_else(|_| Err(Error::Unavailable("a bug stopped this read; it was printed".into())))
     }
 
     /// No more reads; those in progress end.
@@ -128,14 +130,16 @@ impl Snapshot<'_> {
         let most = i64::try_from(limits::PAGE_SCAN).unwrap_or(i64::MAX);
         let by_order = |oldest, newest| if page.oldest_first { oldest } else { newest };
         if only(&[Claimed, Running]) {
-            let sql = by_order(include_str!("sql/list_held_oldest.sql"), include_str!("sql/list_held_newest.sql"));
+            let sql =
+                by_order(include_str!("sql/list_held_oldest.sql"), include_str!("sql/list_held_newest.sql"));
             return self.all(sql, [after, most], row::task);
         }
         if filter.states.is_empty() || !filter.states.iter().all(unusual) {
             let sql = by_order(include_str!("sql/list_oldest.sql"), include_str!("sql/list_newest.sql"));
             return self.scan(sql, params![after, most], filter, page);
         }
-        let sql = by_order(include_str!("sql/list_state_oldest.sql"), include_str!("sql/list_state_newest.sql"));
+        let sql =
+            by_order(include_str!("sql/list_state_oldest.sql"), include_str!("sql/list_state_newest.sql"));
         let mut states = filter.states.clone();
         states.sort_unstable();
         states.dedup();
@@ -190,7 +194,9 @@ impl Snapshot<'_> {
     }
 
     pub(super) fn paused(&self) -> rusqlite::Result<Vec<(Name, Name)>> {
-        self.all(include_str!("sql/paused_queues.sql"), [], |row| Ok((row::name(row, 0)?, row::name(row, 1)?)))
+        self.all(include_str!("sql/paused_queues.sql"), [], |row| {
+            Ok((row::name(row, 0)?, row::name(row, 1)?))
+        })
     }
 
     pub(super) fn has_entity(&self, namespace: &Name, entity: &Entity) -> rusqlite::Result<bool> {
@@ -209,7 +215,8 @@ impl Snapshot<'_> {
         commands.extend(self.all(include_str!("sql/orphans.sql"), values, |row| {
             Ok(Command::Expire { task: row::id(row, 0)?, lease: row.get(1)? })
         })?);
-        let next = self.one(include_str!("sql/next_due.sql"), [now.as_micros()], |row| row.get::<_, Option<i64>>(0))?;
+        let next = self
+            .one(include_str!("sql/next_due.sql"), [now.as_micros()], |row| row.get::<_, Option<i64>>(0))?;
         let next = next.flatten().map(Timestamp::from_micros).filter(|_| commands.len() < limit);
         Ok(Due { commands, next })
     }
@@ -222,7 +229,8 @@ impl Snapshot<'_> {
         let paused = self.one(include_str!("sql/is_paused.sql"), queue, |_| Ok(()))?.is_some();
         let lane_holders = match spec.lane_key() {
             Some((namespace, lane)) => {
-                let holders = self.all(include_str!("sql/lane_holders.sql"), [&**namespace, lane], row::task)?;
+                let holders =
+                    self.all(include_str!("sql/lane_holders.sql"), [&**namespace, lane], row::task)?;
                 let others = holders.iter().filter(|(_, holder)| holder.id != id);
                 others.map(|(_, holder)| LaneHolder::of(holder)).collect()
             }

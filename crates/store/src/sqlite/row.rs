@@ -168,6 +168,36 @@ pub(super) fn update_status(
     ])
 }
 
+/// Writes a status of which nothing changed that [`needs_update`] asks about. It leaves most indexes alone.
+pub(super) fn move_task(
+    statement: &mut Statement<'_>,
+    seq: i64,
+    status: &Status,
+    result: Option<&str>,
+) -> rusqlite::Result<usize> {
+    statement.execute(params![
+        seq,
+        status.state.word(),
+        status.attempt,
+        status.lease,
+        status.worker.as_ref().map(WorkerId::as_str),
+        status.claimed_at.map(Timestamp::as_micros),
+        status.started_at.map(Timestamp::as_micros),
+        status.finished_at.map(Timestamp::as_micros),
+        status.updated_at.as_micros(),
+        status.entries,
+        result,
+    ])
+}
+
+/// Whether more changes than what every claim and every success changes.
+pub(super) fn needs_update(before: &Status, after: &Status) -> bool {
+    before.due_at != after.due_at
+        || before.error != after.error
+        || before.slot != after.slot
+        || before.rank != after.rank
+}
+
 pub(super) fn insert_history(
     statement: &mut Statement<'_>,
     seq: i64,

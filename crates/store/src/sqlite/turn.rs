@@ -87,27 +87,26 @@ impl Tx<'_, '_> {
     /// that the worker cannot run is ever read.
     fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>> {
         let limit = i64::try_from(claim.limit).unwrap_or(i64::MAX);
-        let mut offered: Vec<(Reverse<i64>, i64)> = Vec::new();
+        let mut offered: Vec<(i64, Task)> = Vec::new();
         for queue in claim.queues.iter().collect::<BTreeSet<_>>() {
             if self.is_paused(&claim.namespace, queue)? {
                 continue;
             }
             for kind in claim.kinds.iter().collect::<BTreeSet<_>>() {
                 let values = params![&*claim.namespace, &**queue, &**kind, limit];
-                let rows = self.sql.claimable.query_map(values, |row| Ok((Reverse(row.get(0)?), row.get(1)?)));
-                for row in rows.map_err(failure)? {
+                let rows = self.sql.claimable.query_map(values, row::task).map_err(failure)?;
+                for row in rows {
                     offered.push(row.map_err(failure)?);
                 }
             }
         }
-        offered.sort_unstable();
+        offered.sort_unstable_by_key(|(seq, task)| (Reverse(task.status.rank), *seq));
         offered.truncate(claim.limit);
-        offered.into_iter().map(|(_, seq)| self.take(seq, &claim.worker)).collect()
+        offered.into_iter().map(|(seq, task)| self.take(seq, task, &claim.worker)).collect()
     }
 
     /// Claims one task that was found claimable in this transaction.
-    fn take(&mut self, seq: i64, worker: &WorkerId) -> Result<Claimed> {
-        let mut task = self.task_at(seq)?;
+    fn take(&mut self, seq: i64, mut task: Task, worker: &WorkerId) -> Result<Claimed> {
         let command = Command::Claim { task: task.id, worker: worker.clone() };
         let mut changes = transition(&Before::of(&task), &command, self.now)?;
         self.write_changes(seq, &task, &changes)?;

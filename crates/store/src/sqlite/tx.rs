@@ -43,7 +43,7 @@ macro_rules! statements {
 statements! {
     read: task_by_id task_by_seq task_by_key payload claimable lane_head lane_taken last_sequence is_paused
         has_entity worker leader expired;
-    write: insert_task insert_payload insert_history update_status delete_task add_count sub_count give_slot
+    write: insert_task insert_payload insert_history update_status move_task delete_task add_count sub_count give_slot
         set_sequence put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity;
 }
 
@@ -157,10 +157,17 @@ impl<'c> Tx<'_, 'c> {
     /// Writes what the core decided about one task, which was loaded as `before`.
     pub(super) fn change(&mut self, seq: i64, before: &Task, change: &TaskChange) -> Result<()> {
         let result = change.result.as_ref().map(|result| result.as_str());
-        self.write_with(
-            |sql| &mut sql.update_status,
-            |statement| row::update_status(statement, seq, &change.after, result),
-        )?;
+        if row::needs_update(&before.status, &change.after) {
+            self.write_with(
+                |sql| &mut sql.update_status,
+                |statement| row::update_status(statement, seq, &change.after, result),
+            )?;
+        } else {
+            self.write_with(
+                |sql| &mut sql.move_task,
+                |statement| row::move_task(statement, seq, &change.after, result),
+            )?;
+        }
         for entry in &change.entries {
             self.write_with(
                 |sql| &mut sql.insert_history,

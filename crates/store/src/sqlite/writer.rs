@@ -92,7 +92,8 @@ impl Writer {
             let mut keeper = Keeper { connection: &connection, clock, wake, probe, broken: None };
             keeper.work_off(&inbox);
         });
-        let thread = thread.map_err(|error| Error::Unavailable(format!("no thread for the writer: {error}")))?;
+        let thread =
+            thread.map_err(|error| Error::Unavailable(format!("no thread for the writer: {error}")))?;
         Ok(Self {
             messages: Mutex::new(Some(messages)),
             room: Arc::new(Semaphore::new(WAITING)),
@@ -151,7 +152,9 @@ impl Savepoint<'_> {
             self.connection.execute_batch("SAVEPOINT caller").map_err(failure)?;
         }
         let done = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|_| {
-            Err(Error::Unavailable("a bug stopped this request; it was undone, and the bug was printed".into()))
+            Err(Error::Unavailable(
+                "a bug stopped this request; it was undone, and the bug was printed".into(),
+            ))
         });
         if done.is_err() {
             tx.ledger = before;

@@ -93,7 +93,7 @@ impl Camera {
             return;
         }
         self.seen += 1;
-        if self.every.is_some_and(|every| statement != "commit" && self.seen % every != 0) {
+        if self.every.is_some_and(|every| statement != "commit" && !self.seen.is_multiple_of(every)) {
             return;
         }
         let directory = source.with_file_name(format!("corpse-{}", self.seen));

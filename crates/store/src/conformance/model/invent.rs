@@ -18,10 +18,10 @@ type Invent = fn(&mut World) -> Operation;
 
 const OPERATIONS: [(usize, Invent); 13] = [
     (200, World::submit),
-    (430, World::turn),
+    (450, World::turn),
     (60, World::chores),
-    (60, World::register),
-    (60, World::heartbeat),
+    (90, World::register),
+    (80, World::heartbeat),
     (10, World::deregister),
     (25, World::campaign),
     (8, World::resign),
@@ -54,6 +54,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 impl World {
     /// The next operation.
     pub(super) fn invent(&mut self) -> Operation {
+        if self.workers.is_empty() && self.random.chance(50) {
+            return self.register();
+        }
         self.random.weighted(&OPERATIONS)(self)
     }
 
@@ -130,9 +133,9 @@ impl World {
             dead_after: self.random.weighted(&[
                 (1, Duration::ZERO),
                 (4, 500 * MILLI),
-                (25, 30 * SECOND),
-                (30, HOUR),
-                (40, 48 * HOUR),
+                (20, 30 * SECOND),
+                (25, HOUR),
+                (50, 48 * HOUR),
             ]),
             ..NewWorker::new(id)
         })

@@ -17,7 +17,7 @@ use crate::{
     Turn, Turned,
 };
 
-/// What it does wrong, the first time it can after the tenth.
+/// What it does wrong, the third time that it can.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lie {
     /// Does nothing wrong.
@@ -59,7 +59,7 @@ pub(super) struct Liar {
 impl Liar {
     /// Whether it is time for `lie`; `possible` says whether it would be seen at all.
     fn lies(&self, lie: Lie, possible: bool) -> bool {
-        self.lie == lie && possible && self.chances.fetch_add(1, Ordering::SeqCst) == 10
+        self.lie == lie && possible && self.chances.fetch_add(1, Ordering::SeqCst) == 2
     }
 
     /// The command with the present lease instead of an old one, if the task is held.
@@ -110,11 +110,14 @@ impl Store for Liar {
     }
 
     async fn turn(&self, mut turn: Turn) -> Result<Turned> {
-        let mut commands = Vec::new();
-        for command in turn.commands {
-            commands.push(self.refreshed(command).await);
+        // With a claim or a term the whole turn may be refused, and the lie with it.
+        if turn.claim.is_none() && turn.term.is_none() {
+            let mut commands = Vec::new();
+            for command in turn.commands {
+                commands.push(self.refreshed(command).await);
+            }
+            turn.commands = commands;
         }
-        turn.commands = commands;
         let leader = self.inner.leader().await?.map(|leader| leader.term);
         if self.lies(Lie::IgnoresTerm, turn.term.is_some_and(|term| Some(term) != leader)) {
             turn.term = None;
@@ -136,8 +139,7 @@ impl Store for Liar {
 
     async fn deregister(&self, worker: &WorkerId) -> Result<()> {
         let known = self.inner.workers().await?.iter().any(|known| known.id == *worker);
-        // Deregistering is rare, so the lie does not wait for its tenth time.
-        if self.lie == Lie::RevivesWorker && known && self.chances.fetch_add(1, Ordering::SeqCst) == 0 {
+        if self.lies(Lie::RevivesWorker, known) {
             return Ok(());
         }
         self.inner.deregister(worker).await
@@ -210,7 +212,8 @@ impl Store for Liar {
     }
 
     async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
-        if self.lies(Lie::IgnoresPause, paused) {
+        let known = self.inner.paused().await?.contains(&(namespace.clone(), queue.clone()));
+        if self.lies(Lie::IgnoresPause, paused && !known) {
             return Ok(());
         }
         self.inner.pause(namespace, queue, paused).await

@@ -80,11 +80,14 @@ impl Operation {
         matches!((self, answer), (Self::Crash, _) | (_, Answer::Pruned(Ok(1..))))
     }
 
-    /// How many commands it stands for: a task submitted, a command or claim of a turn, or one for any other call.
+    /// How many commands it stands for: a task submitted, a command or claim of a turn, or one for any other
+    /// call and for one that was refused as a whole.
     pub(super) fn commands(&self, answer: &Answer) -> usize {
         match (self, answer) {
-            (Self::Submit(tasks), _) => tasks.len().max(1),
-            (Self::Turn(turn), _) => (turn.commands.len() + usize::from(turn.claim.is_some())).max(1),
+            (Self::Submit(tasks), Answer::Submitted(Ok(_))) => tasks.len().max(1),
+            (Self::Turn(turn), Answer::Turned(Ok(_))) => {
+                (turn.commands.len() + usize::from(turn.claim.is_some())).max(1)
+            }
             (Self::Chores { .. }, Answer::Chores(Ok(due), _)) => due.commands.len().max(1),
             _ => 1,
         }
@@ -126,6 +129,7 @@ impl Answer {
                 let receipt = |receipt: &Result<Receipt, Rejected>| match receipt {
                     Ok(Receipt { changed: true, state, .. }) => state.word(),
                     Ok(_) => "done before",
+                    Err(Rejected::LeaseLost { state, .. }) if state.is_held() => "lost to another holder",
                     Err(rejected) => rejected.code(),
                 };
                 let claimed = turned.claimed.iter().map(|_| "claimed from a queue");

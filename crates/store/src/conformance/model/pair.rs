@@ -50,7 +50,28 @@ impl<'a> Pair<'a> {
         for id in operation.touched(&expected) {
             self.compare_record(id).await;
         }
+        match operation {
+            Operation::Register(_) | Operation::Heartbeat(..) | Operation::Deregister(_) => {
+                self.compare_workers().await;
+            }
+            Operation::Campaign(..) | Operation::Resign(..) => self.compare_leader().await,
+            Operation::Pause(..) => self.compare_paused().await,
+            _ => {}
+        }
         expected
+    }
+
+    async fn compare_workers(&self) {
+        let (tested, model) = (self.case.store().workers().await, self.model.workers().await);
+        same_each("the workers", &tested.unwrap(), &model.unwrap());
+    }
+
+    async fn compare_leader(&self) {
+        same("the leader", &self.case.store().leader().await, &self.model.leader().await);
+    }
+
+    async fn compare_paused(&self) {
+        same("the paused queues", &self.case.store().paused().await, &self.model.paused().await);
     }
 
     async fn compare_record(&self, id: TaskId) {
@@ -70,9 +91,9 @@ impl<'a> Pair<'a> {
     pub(super) async fn compare(&self, tasks: &[TaskId], random: &mut Random) {
         self.compare_rows().await;
         let (tested, model) = (self.case.store(), &self.model);
-        same_each("the workers", &tested.workers().await.unwrap(), &model.workers().await.unwrap());
-        same("the leader", &tested.leader().await, &model.leader().await);
-        same("the paused queues", &tested.paused().await, &model.paused().await);
+        self.compare_workers().await;
+        self.compare_leader().await;
+        self.compare_paused().await;
         for limit in [0, 1, 7, 1000] {
             same(&format!("due({limit})"), &tested.due(limit).await, &model.due(limit).await);
         }

@@ -28,6 +28,8 @@ pub(super) struct World {
     pub(super) tasks: Vec<TaskId>,
     /// Everything ever handed out, the lost too.
     pub(super) tokens: Vec<Token>,
+    /// Who is registered, dead or alive.
+    pub(super) workers: Vec<WorkerId>,
     /// Every term ever won; never empty.
     pub(super) terms: Vec<Term>,
 }
@@ -35,8 +37,8 @@ pub(super) struct World {
 impl World {
     /// Nothing is known but the last term, if there was one.
     pub(super) fn new(seed: u64, start: Timestamp, term: Term) -> Self {
-        let (tasks, tokens, terms) = (Vec::new(), Vec::new(), vec![term]);
-        Self { random: Random::new(seed), start, now: start, tasks, tokens, terms }
+        let (tasks, tokens, workers, terms) = (Vec::new(), Vec::new(), Vec::new(), vec![term]);
+        Self { random: Random::new(seed), start, now: start, tasks, tokens, workers, terms }
     }
 
     /// Remembers what an answer tells.
@@ -55,6 +57,10 @@ impl World {
                 }
                 self.tokens.extend(turned.claimed.iter().map(crate::conformance::token));
             }
+            (_, Answer::Registered(Ok(worker))) if !self.workers.contains(&worker.id) => {
+                self.workers.push(worker.id.clone());
+            }
+            (Operation::Deregister(worker), _) => self.workers.retain(|known| known != worker),
             (_, Answer::Campaigned(Ok(Some(won)))) => self.terms.push(won.term),
             _ => {}
         }
@@ -78,10 +84,12 @@ impl World {
         self.random.pick(&ENTITIES).parse().unwrap()
     }
 
-    /// A worker: any of them, or, rarely, one that nobody ever heard of.
+    /// A worker: mostly a registered one; or any, even one that nobody ever heard of.
     pub(super) fn worker(&mut self) -> WorkerId {
-        let known = if self.random.chance(5) { WORKERS.len() } else { WORKERS.len() - 2 };
-        WorkerId::new(WORKERS[self.random.below(known)]).unwrap()
+        if self.workers.is_empty() || self.random.chance(10) {
+            return WorkerId::new(self.random.pick(&WORKERS)).unwrap();
+        }
+        self.random.pick(&self.workers)
     }
 
     /// An id that was never used, in no order.
@@ -110,9 +118,10 @@ impl World {
         match self.random.below(40) {
             0 => token.lease += 1,
             1 => token.lease = 0,
-            2 => token.lease = token.lease.saturating_sub(1),
-            3 => token.worker = self.worker(),
-            4 => token.task = self.task(),
+            2 => token.worker = self.worker(),
+            3 => token.task = self.task(),
+            // What a worker still has that lost the task to itself or to another.
+            4..8 => token.lease = token.lease.saturating_sub(1),
             _ => {}
         }
         token

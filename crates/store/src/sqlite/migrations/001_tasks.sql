@@ -6,16 +6,14 @@ CREATE TABLE tasks (
     namespace     TEXT    NOT NULL CHECK (namespace <> ''),
     queue         TEXT    NOT NULL CHECK (queue <> ''),
     kind          TEXT    NOT NULL CHECK (kind <> ''),
-    state         TEXT    NOT NULL CHECK (state IN (
-        'waiting', 'scheduled', 'pending', 'claimed', 'running', 'waiting_for_retry',
-        'completed', 'failed', 'dead_letter', 'cancelled', 'skipped', 'resolved_manually')),
+    state         TEXT    NOT NULL,
     priority      INTEGER NOT NULL,
     per_hour      INTEGER NOT NULL CHECK (per_hour >= 0),    -- ageing, thousandths of a point
     per_retry     INTEGER NOT NULL CHECK (per_retry >= 0),
     key           TEXT    CHECK (key <> ''),
     lane          TEXT    CHECK (lane <> ''),                -- an entity's begins with @
     lane_limit    INTEGER CHECK (lane_limit > 0),
-    lane_strict   INTEGER CHECK (lane_strict IN (0, 1)),
+    lane_strict   INTEGER CHECK (lane_strict = 0 OR lane_strict = 1),
     timeout       INTEGER CHECK (timeout > 0),
     tags          TEXT,                                      -- JSON list
     max_attempts  INTEGER CHECK (max_attempts > 0),          -- null is no limit
@@ -30,18 +28,29 @@ CREATE TABLE tasks (
     finished_at   INTEGER,
     updated_at    INTEGER NOT NULL,
     error         TEXT    CHECK (error <> ''),
-    slot          INTEGER NOT NULL CHECK (slot IN (0, 1)),
+    slot          INTEGER NOT NULL CHECK (slot = 0 OR slot = 1),
     rank          INTEGER NOT NULL,
     entries       INTEGER NOT NULL CHECK (entries > 0),
     result        TEXT,
     CHECK ((lane IS NULL) = (lane_limit IS NULL)),
-    CHECK ((finished_at IS NOT NULL)
-        = (state IN ('completed', 'failed', 'dead_letter', 'cancelled', 'skipped', 'resolved_manually'))),
-    CHECK ((due_at IS NOT NULL) = (state IN ('scheduled', 'waiting_for_retry'))),
-    CHECK ((error IS NOT NULL) = (state IN ('waiting_for_retry', 'failed', 'dead_letter'))),
-    CHECK (result IS NULL OR state IN ('completed', 'resolved_manually')),
-    CHECK (result IS NOT NULL OR state <> 'completed'),
-    CHECK (worker IS NOT NULL OR state NOT IN ('claimed', 'running')),
+    -- The words, and what must hold beside each. Not `IN (…)`: SQLite builds a table for every such list, each time.
+    CHECK (CASE state
+        WHEN 'pending' THEN worker IS NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
+        WHEN 'claimed' THEN worker IS NOT NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
+        WHEN 'running' THEN worker IS NOT NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
+        WHEN 'completed' THEN worker IS NOT NULL AND due_at IS NULL AND finished_at IS NOT NULL AND error IS NULL
+        WHEN 'waiting' THEN worker IS NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
+        WHEN 'scheduled' THEN worker IS NULL AND due_at IS NOT NULL AND finished_at IS NULL AND error IS NULL
+        WHEN 'waiting_for_retry' THEN worker IS NULL AND due_at IS NOT NULL AND finished_at IS NULL AND error IS NOT NULL
+        WHEN 'failed' THEN due_at IS NULL AND finished_at IS NOT NULL AND error IS NOT NULL
+        WHEN 'dead_letter' THEN due_at IS NULL AND finished_at IS NOT NULL AND error IS NOT NULL
+        WHEN 'cancelled' THEN due_at IS NULL AND finished_at IS NOT NULL AND error IS NULL
+        WHEN 'skipped' THEN due_at IS NULL AND finished_at IS NOT NULL AND error IS NULL
+        WHEN 'resolved_manually' THEN due_at IS NULL AND finished_at IS NOT NULL AND error IS NULL
+        ELSE FALSE
+    END),
+    CHECK (CASE state WHEN 'completed' THEN result IS NOT NULL WHEN 'resolved_manually' THEN TRUE ELSE result IS NULL END),
+    CHECK ((worker IS NULL) = (claimed_at IS NULL)),
     CHECK (slot = 0 OR lane IS NOT NULL)
 ) STRICT;
 
@@ -49,7 +58,7 @@ CREATE TABLE tasks (
 CREATE INDEX tasks_claimable ON tasks (namespace, queue, kind, rank DESC)
     WHERE state = 'pending' AND (lane IS NULL OR slot = 1);
 -- What an expired lease is found by.
-CREATE INDEX tasks_held ON tasks (worker) WHERE state IN ('claimed', 'running');
+CREATE INDEX tasks_held ON tasks (worker) WHERE worker IS NOT NULL AND finished_at IS NULL;
 -- What time moves on.
 CREATE INDEX tasks_due ON tasks (due_at) WHERE due_at IS NOT NULL;
 -- One task per key.
@@ -61,7 +70,7 @@ CREATE INDEX tasks_parked ON tasks (namespace, lane) WHERE lane IS NOT NULL AND 
 CREATE INDEX tasks_finished ON tasks (state, finished_at) WHERE finished_at IS NOT NULL;
 -- What listings by state read. The states of a task that goes well are left out, so that it pays nothing.
 CREATE INDEX tasks_unusual ON tasks (state)
-    WHERE state NOT IN ('pending', 'claimed', 'running', 'completed');
+    WHERE state <> 'pending' AND state <> 'claimed' AND state <> 'running' AND state <> 'completed';
 
 -- Everything but the result, which may be large and is read only when it is wanted.
 CREATE VIEW task_rows AS SELECT

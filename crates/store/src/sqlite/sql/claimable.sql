@@ -1,3 +1,3 @@
-SELECT rank, seq FROM tasks
+SELECT * FROM task_rows
 WHERE namespace = ? AND queue = ? AND kind = ? AND state = 'pending' AND (lane IS NULL OR slot = 1)
 ORDER BY rank DESC, seq LIMIT ?

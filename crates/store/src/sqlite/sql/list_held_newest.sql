@@ -1,1 +1,1 @@
-SELECT * FROM task_rows WHERE state IN ('claimed', 'running') AND seq < ? ORDER BY seq DESC LIMIT ?
+SELECT * FROM task_rows WHERE worker IS NOT NULL AND finished_at IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?
