@@ -58,4 +58,4 @@ pub use state::State;
 pub use task::{DEFAULT_ATTEMPTS, NewTask, OnConflict, Spec, Start, Status, Task};
 pub use time::Timestamp;
 pub use transition::{Before, Changes, TaskChange, transition};
-pub use worker::{DEAD_AFTER, Leadership, NewWorker, Worker, campaign, check_subscriptions};
+pub use worker::{DEAD_AFTER, Leadership, NewWorker, Worker, campaign, check_subscriptions, resign};

@@ -223,8 +223,10 @@ impl Rejected {
             Self::TaskFailed { .. } => "task_failed",
             Self::Settled { .. } => "task_settled",
             Self::MaxAttempts { .. } => "max_attempts_reached",
+            Self::Invalid(Invalid { field: "worker id", .. }) | Self::InvalidWorker { .. } => {
+                "invalid_worker"
+            }
             Self::Invalid(_) => "invalid_task",
-            Self::InvalidWorker { .. } => "invalid_worker",
             Self::WrongWorker { .. } => "wrong_worker",
             Self::LeaseLost { .. } => "lease_lost",
             Self::KeyConflict { .. } => "key_conflict",

@@ -150,7 +150,7 @@ impl Leadership {
 }
 
 /// The lease row after `candidate` asked for it, or `None` if another leads. The holder of a live lease extends
-/// its term; an expired one, even one's own, is followed by a new term.
+/// its term, and never shortens it; an expired one, even one's own, is followed by a new term.
 #[must_use]
 pub fn campaign(
     current: Option<&Leadership>,
@@ -158,13 +158,21 @@ pub fn campaign(
     lease: Duration,
     now: Timestamp,
 ) -> Option<Leadership> {
-    let term = match current {
-        None => 1,
-        Some(lead) if lead.until <= now => lead.term + 1,
-        Some(lead) if lead.holder == *candidate => lead.term,
+    let (term, until) = match current {
+        None => (1, now.plus(lease)),
+        Some(lead) if lead.until <= now => (lead.term + 1, now.plus(lease)),
+        Some(lead) if lead.holder == *candidate => (lead.term, now.plus(lease).max(lead.until)),
         Some(_) => return None,
     };
-    Some(Leadership { holder: candidate.clone(), term, until: now.plus(lease) })
+    Some(Leadership { holder: candidate.clone(), term, until })
+}
+
+/// The lease row after `candidate` gave its term up, or `None` if it is not its to give. The end is put where no clock
+/// that goes back can bring the term to life again.
+#[must_use]
+pub fn resign(current: Option<&Leadership>, candidate: &WorkerId, term: Term) -> Option<Leadership> {
+    let lead = current.filter(|lead| lead.holder == *candidate && lead.term == term)?;
+    Some(Leadership { until: Timestamp::MIN, ..lead.clone() })
 }
 
 #[cfg(test)]
@@ -186,5 +194,10 @@ mod tests {
         assert!(!renewed.is_current(1, at(45)) && next.is_current(2, at(46)));
         let again = campaign(Some(&next), &b, lease, at(75)).unwrap();
         assert_eq!(again.term, 3, "an expired leader begins a new term");
+        assert_eq!(campaign(Some(&again), &b, lease, at(10)).unwrap().until, again.until, "never shortened");
+        assert_eq!(resign(Some(&again), &a, 3), None);
+        assert_eq!(resign(Some(&again), &b, 2), None);
+        let free = resign(Some(&again), &b, 3).unwrap();
+        assert_eq!(campaign(Some(&free), &a, lease, at(0)).unwrap().term, 4);
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use windlass_core::{
     Before, Changes, Command, Entity, Facts, LaneHolder, Leadership, Lease, Name, NewTask, NewWorker,
     OnConflict, Rejected, Retention, State, Task, TaskId, Term, Timestamp, Worker, WorkerId, campaign,
-    limits, transition,
+    limits, resign, transition,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -144,12 +144,9 @@ impl Store for MemoryStore {
     }
 
     async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
-        let now = self.clock.now();
-        if let Some(leader) = &mut self.open()?.leader
-            && leader.holder == *candidate
-            && leader.term == term
-        {
-            leader.until = leader.until.min(now);
+        let mut rows = self.open()?;
+        if let Some(free) = resign(rows.leader.as_ref(), candidate, term) {
+            rows.leader = Some(free);
         }
         Ok(())
     }
@@ -252,15 +249,13 @@ impl Store for MemoryStore {
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         let mut rows = self.open()?;
         let cutoffs: Vec<_> = retention.cutoffs(self.clock.now()).collect();
-        let mut old: Vec<(usize, Timestamp, u64, TaskId)> = Vec::new();
-        for (seq, Record { task, .. }) in &rows.tasks {
-            let rule = cutoffs.iter().position(|(state, _)| *state == task.status.state);
-            if let (Some(rule), Some(finished)) = (rule, task.status.finished_at)
-                && finished < cutoffs[rule].1
-            {
-                old.push((rule, finished, *seq, task.id));
-            }
-        }
+        let is_old = |task: &Task| {
+            let finished = task.status.finished_at;
+            cutoffs.iter().any(|(state, before)| *state == task.status.state && finished < Some(*before))
+        };
+        let old = rows.tasks.iter().filter(|(_, record)| is_old(&record.task));
+        let mut old: Vec<_> =
+            old.map(|(seq, Record { task, .. })| (task.status.finished_at, *seq, task.id)).collect();
         old.sort_unstable();
         old.truncate(limit);
         old.iter().for_each(|(.., id)| rows.delete(*id));

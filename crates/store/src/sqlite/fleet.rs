@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 use windlass_core::{
-    Entity, Leadership, Lease, Name, NewWorker, Rejected, TaskId, Term, Worker, WorkerId, campaign,
+    Entity, Leadership, Lease, Name, NewWorker, Rejected, TaskId, Term, Worker, WorkerId, campaign, resign,
 };
 
 use super::row;
@@ -47,12 +47,8 @@ impl Tx<'_, '_> {
     }
 
     pub(super) fn resign(&mut self, candidate: &WorkerId, term: Term) -> Result<()> {
-        match self.read(|sql| &mut sql.leader, [], row::leadership)? {
-            Some(leader) if leader.holder == *candidate && leader.term == term => {
-                self.put_leader(&Leadership { until: leader.until.min(self.now), ..leader })
-            }
-            _ => Ok(()),
-        }
+        let leader = self.read(|sql| &mut sql.leader, [], row::leadership)?;
+        resign(leader.as_ref(), candidate, term).map_or(Ok(()), |free| self.put_leader(&free))
     }
 
     fn put_leader(&mut self, leader: &Leadership) -> Result<()> {

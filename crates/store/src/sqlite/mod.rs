@@ -214,6 +214,7 @@ impl Store for SqliteStore {
     }
 
     async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
+        self.readers.check_open()?;
         page.check()?;
         self.readers.run(move |snapshot| snapshot.tasks(&filter, page)).await
     }

@@ -48,6 +48,10 @@ impl Readers {
             .unwrap_or_else(|_| Err(Error::Unavailable("a bug stopped this read; it was printed".into())))
     }
 
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.room.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+
     /// No more reads; those in progress end.
     pub(super) fn close(&self) {
         self.room.close();

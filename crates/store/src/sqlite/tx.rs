@@ -214,19 +214,22 @@ impl<'c> Tx<'_, 'c> {
 
     /// Removes what retention does not keep, at most `limit` tasks.
     pub(super) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize> {
-        let mut pruned = 0;
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut old: Vec<(i64, i64)> = Vec::new();
         for (state, before) in retention.cutoffs(self.now) {
-            let left = i64::try_from(limit - pruned).unwrap_or(i64::MAX);
-            let values = params![state.word(), before.as_micros(), left];
-            let old = self.sql.expired.query_map(values, |row| row.get(0)).map_err(failure)?;
-            let old: Vec<i64> = old.collect::<rusqlite::Result<_>>().map_err(failure)?;
-            pruned += old.len();
-            for seq in old {
-                let task = self.task_at(seq)?;
-                self.delete(seq, &task)?;
+            let values = params![state.word(), before.as_micros(), most];
+            let rows = self.sql.expired.query_map(values, |row| Ok((row.get(0)?, row.get(1)?)));
+            for row in rows.map_err(failure)? {
+                old.push(row.map_err(failure)?);
             }
         }
-        Ok(pruned)
+        old.sort_unstable();
+        old.truncate(limit);
+        for (_, seq) in &old {
+            let task = self.task_at(*seq)?;
+            self.delete(*seq, &task)?;
+        }
+        Ok(old.len())
     }
 
     /// Writes what the ledger gathered. Called once, before the commit.

@@ -110,7 +110,10 @@ pub(crate) struct Gate {
 
 /// The writer's side of a [`Gate`]: [`Bar::wait`] is to be called before each commit, and holds up the first.
 #[derive(Clone, Default)]
-pub(crate) struct Bar(Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>);
+pub(crate) struct Bar(Arc<Mutex<Option<Ends>>>);
+
+/// The bar's ends of the two channels: that the gate was reached, and that it is open.
+type Ends = (Sender<()>, Receiver<()>);
 
 impl Bar {
     /// Puts the gate up for the next commit.
