@@ -4,17 +4,20 @@
 //! a changed one is refused, and so is a database that a newer version has migrated.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use windlass_core::Timestamp;
 
 use super::Durability;
-use super::failure::failure;
+use super::failure::{failure, is_busy};
 use crate::error::{Error, Result};
 
 /// `WIND`: tells a Windlass database from any other SQLite file.
 const APPLICATION_ID: i32 = 0x5749_4e44;
+
+/// How long one statement waits for another process.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All migrations, in order; the first is number 1.
 const MIGRATIONS: &[(&str, &str)] = &[
@@ -25,8 +28,9 @@ const MIGRATIONS: &[(&str, &str)] = &[
 /// The connection that writes.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> {
     let connection = connect(path)?;
-    // WAL lets readers go on while the writer writes; it is a property of the file, and setting it again costs nothing.
-    connection.pragma_update(None, "journal_mode", "wal").map_err(failure)?;
+    // In one snapshot, because another process may be making the file just now; and before anything is changed.
+    is_fresh(&*connection.unchecked_transaction().map_err(failure)?)?;
+    switch_to_wal(&connection)?;
     connection.pragma_update(None, "synchronous", durability.pragma()).map_err(failure)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failure)?;
     // What a savepoint would restore is kept in memory instead of a temporary file.
@@ -35,6 +39,34 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> 
     connection.pragma_update(None, "wal_autocheckpoint", 4096).map_err(failure)?;
     connection.pragma_update(None, "cache_size", -32 * 1024).map_err(failure)?;
     Ok(connection)
+}
+
+/// WAL lets readers go on while the writer writes. It is a property of the file; setting it again costs nothing. The first time it
+/// turns a read lock into a write lock, for which SQLite never waits: so wait by taking the write lock, and try again.
+fn switch_to_wal(connection: &Connection) -> Result<()> {
+    let since = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Ok(()) => return Ok(()),
+            Err(error) if is_busy(&error) && since.elapsed() < PATIENCE => {
+                connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").map_err(failure)?;
+            }
+            Err(error) => return Err(failure(error)),
+        }
+    }
+}
+
+/// Whether nothing is in the file yet. A file of another program is refused.
+fn is_fresh(connection: &Connection) -> Result<bool> {
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failure)?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failure)?;
+    match (application, tables) {
+        (APPLICATION_ID, _) => Ok(false),
+        (0, 0) => Ok(true),
+        _ => Err(Error::Unusable("it is a SQLite database of another program; choose another file".into())),
+    }
 }
 
 /// A connection that only reads.
@@ -48,7 +80,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection> {
 fn connect(path: &Path) -> Result<Connection> {
     let unusable = |error| Error::Unusable(format!("{} cannot be opened: {error}", path.display()));
     let connection = Connection::open(path).map_err(unusable)?;
-    connection.busy_timeout(Duration::from_secs(5)).map_err(failure)?;
+    connection.busy_timeout(PATIENCE).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
@@ -57,17 +89,8 @@ fn connect(path: &Path) -> Result<Connection> {
 pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()> {
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
-    let application: i32 =
-        transaction.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failure)?;
-    let tables: i64 =
-        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failure)?;
-    match (application, tables) {
-        (APPLICATION_ID, _) => {}
-        (0, 0) => transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failure)?,
-        _ => {
-            let what = "it is a SQLite database of another program; choose another file".into();
-            return Err(Error::Unusable(what));
-        }
+    if is_fresh(&transaction)? {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failure)?;
     }
     transaction
         .execute_batch(
