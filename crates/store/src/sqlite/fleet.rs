@@ -27,7 +27,7 @@ impl Tx<'_, '_> {
         let mut pulse = Pulse::default();
         for (id, lease) in held {
             let task = self.task(id)?;
-            pulse.sort(worker, id, lease, task.as_ref().map(|(_, task)| task));
+            pulse.sort(worker, id, lease, task.as_ref().map(|row| &row.1));
         }
         Ok(pulse)
     }

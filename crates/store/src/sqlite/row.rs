@@ -168,12 +168,50 @@ pub(super) fn update_status(
     ])
 }
 
-/// Writes a status of which nothing changed that [`needs_update`] asks about. It leaves most indexes alone.
-pub(super) fn move_task(
+/// Which statement writes a change: the narrower, the fewer indexes SQLite has to look at.
+pub(super) enum Width {
+    /// What a claim changes.
+    Claim,
+    /// What a success changes.
+    End,
+    /// Everything that can change.
+    Full,
+}
+
+impl Width {
+    /// The narrowest statement that writes all differences. Destructured, so that a new field must be placed.
+    pub(super) fn of(before: &Status, after: &Status) -> Self {
+        let Status {
+            state: _,
+            attempt,
+            lease,
+            worker,
+            due_at,
+            claimed_at,
+            started_at,
+            finished_at,
+            updated_at: _,
+            error,
+            slot,
+            rank,
+            entries: _,
+        } = before;
+        let claim = (attempt, lease, worker, claimed_at)
+            == (&after.attempt, &after.lease, &after.worker, &after.claimed_at);
+        let end = (started_at, finished_at) == (&after.started_at, &after.finished_at);
+        let rest = (due_at, error, slot, rank) == (&after.due_at, &after.error, &after.slot, &after.rank);
+        match (claim, end, rest) {
+            (_, true, true) => Self::Claim,
+            (true, false, true) => Self::End,
+            _ => Self::Full,
+        }
+    }
+}
+
+pub(super) fn claim_task(
     statement: &mut Statement<'_>,
     seq: i64,
     status: &Status,
-    result: Option<&str>,
 ) -> rusqlite::Result<usize> {
     statement.execute(params![
         seq,
@@ -182,20 +220,26 @@ pub(super) fn move_task(
         status.lease,
         status.worker.as_ref().map(WorkerId::as_str),
         status.claimed_at.map(Timestamp::as_micros),
+        status.updated_at.as_micros(),
+        status.entries,
+    ])
+}
+
+pub(super) fn end_task(
+    statement: &mut Statement<'_>,
+    seq: i64,
+    status: &Status,
+    result: Option<&str>,
+) -> rusqlite::Result<usize> {
+    statement.execute(params![
+        seq,
+        status.state.word(),
         status.started_at.map(Timestamp::as_micros),
         status.finished_at.map(Timestamp::as_micros),
         status.updated_at.as_micros(),
         status.entries,
         result,
     ])
-}
-
-/// Whether more changes than what every claim and every success changes.
-pub(super) fn needs_update(before: &Status, after: &Status) -> bool {
-    before.due_at != after.due_at
-        || before.error != after.error
-        || before.slot != after.slot
-        || before.rank != after.rank
 }
 
 pub(super) fn insert_history(

@@ -46,8 +46,9 @@ impl Tx<'_, '_> {
             return Ok(Err(rejected));
         }
         let id = command.task();
-        let Some((seq, task)) = self.task(id)? else { return Ok(Err(Rejected::NotFound { task: id })) };
-        let mut before = Before::of(&task);
+        let Some(row) = self.task(id)? else { return Ok(Err(Rejected::NotFound { task: id })) };
+        let (seq, task) = &*row;
+        let mut before = Before::of(task);
         match command.scope() {
             Scope::Task => {}
             Scope::TaskAndQueue => before.paused = self.is_paused(&task.spec.namespace, &task.spec.queue)?,
@@ -62,7 +63,7 @@ impl Tx<'_, '_> {
             Ok(changes) => changes,
             Err(rejected) => return Ok(Err(rejected)),
         };
-        self.write_changes(seq, &task, &changes)?;
+        self.write_changes(*seq, task, &changes)?;
         let status = changes.tasks.first().map_or(&task.status, |change| &change.after);
         Ok(Ok(Receipt {
             task: id,

@@ -1,12 +1,13 @@
 //! One caller's work inside the writer's transaction: loading rows, writing what the core decided.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
-use windlass_core::{Entry, Name, Retention, State, Task, TaskChange, TaskId, Timestamp};
+use windlass_core::{Entry, Name, Retention, State, Status, Task, TaskChange, TaskId, Timestamp};
 
 use super::failure::failure;
-use super::row;
+use super::row::{self, Width};
 use crate::error::{Error, Result};
 
 /// Where a test may look, or fail, around every write: the statement's name, and whether it is about to run.
@@ -43,23 +44,49 @@ macro_rules! statements {
 statements! {
     read: task_by_id task_by_seq task_by_key payload claimable lane_head lane_taken last_sequence is_paused
         has_entity worker leader expired;
-    write: insert_task insert_payload insert_history update_status move_task delete_task add_count sub_count give_slot
+    write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity;
 }
 
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
-    counts: HashMap<(Name, Name, Name, State), i64>,
+    counts: BTreeMap<(Name, Name, Name, State), i64>,
     /// The last number given to a task, once it was read.
     sequence: Option<i64>,
     /// Whether there is news for [`watch`](crate::Store::watch).
     pub(super) rings: bool,
 }
 
+/// Tasks that workers of this process hold, so that a finish need not read what its claim has just written. The writer is
+/// the only one in its process and forgets everything when another process commits or work is undone, so what is here
+/// is what is in the table.
+#[derive(Debug, Default)]
+pub(super) struct Held(HashMap<TaskId, Rc<(i64, Task)>>);
+
+impl Held {
+    /// More than a process works on at once; what is over is read from the table again.
+    const MOST: usize = 4096;
+
+    /// Takes note of a change of the task that was `before`.
+    fn note(&mut self, seq: i64, before: &Task, after: &Status) {
+        if after.state.is_held() && self.0.len() < Self::MOST {
+            let task = Task { id: before.id, spec: before.spec.clone(), status: after.clone() };
+            self.0.insert(before.id, Rc::new((seq, task)));
+        } else {
+            self.0.remove(&before.id);
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// One caller's work.
 pub(super) struct Tx<'t, 'c> {
     pub(super) sql: &'t mut Statements<'c>,
+    pub(super) held: &'t mut Held,
     pub(super) ledger: Ledger,
     pub(super) now: Timestamp,
     pub(super) probe: Option<&'t Probe>,
@@ -103,8 +130,12 @@ impl<'c> Tx<'_, 'c> {
     }
 
     /// A task by its id, with its number.
-    pub(super) fn task(&mut self, id: TaskId) -> Result<Option<(i64, Task)>> {
-        self.read(|sql| &mut sql.task_by_id, [id.as_bytes()], row::task)
+    pub(super) fn task(&mut self, id: TaskId) -> Result<Option<Rc<(i64, Task)>>> {
+        if let Some(held) = self.held.0.get(&id) {
+            return Ok(Some(held.clone()));
+        }
+        let found = self.read(|sql| &mut sql.task_by_id, [id.as_bytes()], row::task)?;
+        Ok(found.map(Rc::new))
     }
 
     /// A task by its number.
@@ -157,27 +188,30 @@ impl<'c> Tx<'_, 'c> {
     /// Writes what the core decided about one task, which was loaded as `before`.
     pub(super) fn change(&mut self, seq: i64, before: &Task, change: &TaskChange) -> Result<()> {
         let result = change.result.as_ref().map(|result| result.as_str());
-        if row::needs_update(&before.status, &change.after) {
-            self.write_with(
+        let after = &change.after;
+        match Width::of(&before.status, after) {
+            Width::Claim if result.is_none() => self
+                .write_with(|sql| &mut sql.claim_task, |statement| row::claim_task(statement, seq, after))?,
+            Width::End => self.write_with(
+                |sql| &mut sql.end_task,
+                |statement| row::end_task(statement, seq, after, result),
+            )?,
+            Width::Claim | Width::Full => self.write_with(
                 |sql| &mut sql.update_status,
-                |statement| row::update_status(statement, seq, &change.after, result),
-            )?;
-        } else {
-            self.write_with(
-                |sql| &mut sql.move_task,
-                |statement| row::move_task(statement, seq, &change.after, result),
-            )?;
-        }
+                |statement| row::update_status(statement, seq, after, result),
+            )?,
+        };
         for entry in &change.entries {
             self.write_with(
                 |sql| &mut sql.insert_history,
                 |statement| row::insert_history(statement, seq, entry),
             )?;
         }
+        self.held.note(seq, before, after);
         self.count(before, before.status.state, -1);
-        self.count(before, change.after.state, 1);
-        let taken_away = before.status.state.is_held() && change.after.state.is_final();
-        self.ledger.rings |= change.after.state == State::Pending || taken_away;
+        self.count(before, after.state, 1);
+        let taken_away = before.status.state.is_held() && after.state.is_final();
+        self.ledger.rings |= after.state == State::Pending || taken_away;
         if change.moves_lane(before) {
             self.give_slots(before)?;
         }

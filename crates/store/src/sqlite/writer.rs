@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::failure::{failure, is_busy, is_device_failure};
-use super::tx::{Ledger, Probe, Statements, Tx};
+use super::tx::{Held, Ledger, Probe, Statements, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
@@ -89,7 +89,7 @@ impl Writer {
     ) -> Result<Self> {
         let (messages, inbox) = channel();
         let thread = std::thread::Builder::new().name("windlass-sqlite".into()).spawn(move || {
-            let mut keeper = Keeper { connection: &connection, clock, wake, probe, broken: None };
+            let mut keeper = Keeper::new(&connection, clock, wake, probe);
             keeper.work_off(&inbox);
         });
         let thread =
@@ -158,6 +158,7 @@ impl Savepoint<'_> {
         });
         if done.is_err() {
             tx.ledger = before;
+            tx.held.forget();
         }
         let end = match (&done, self.first) {
             (Ok(_), true) => return done,
@@ -179,11 +180,23 @@ struct Keeper<'c> {
     clock: Arc<dyn Clock>,
     wake: watch::Sender<u64>,
     probe: Option<Probe>,
+    held: Held,
+    /// Changes with every commit of another connection, and all writing of this process is done here.
+    data_version: Option<i64>,
     /// Why nothing is written any more, once the device has failed.
     broken: Option<Error>,
 }
 
-impl Keeper<'_> {
+impl<'c> Keeper<'c> {
+    fn new(
+        connection: &'c Connection,
+        clock: Arc<dyn Clock>,
+        wake: watch::Sender<u64>,
+        probe: Option<Probe>,
+    ) -> Self {
+        Self { connection, clock, wake, probe, held: Held::default(), data_version: None, broken: None }
+    }
+
     fn work_off(&mut self, inbox: &Receiver<Message>) {
         let mut statements = match Statements::prepare(self.connection) {
             Ok(statements) => Some(statements),
@@ -192,7 +205,7 @@ impl Keeper<'_> {
                 None
             }
         };
-        let mut seen = self.data_version();
+        self.foreign_commits();
         loop {
             let message = if self.wake.receiver_count() > 0 {
                 inbox.recv_timeout(LOOK)
@@ -206,20 +219,25 @@ impl Keeper<'_> {
                 },
                 Ok(Message::Look) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    // Changes only with commits of other connections, and ours does all the writing here.
-                    let version = self.data_version();
-                    if version != seen {
+                    if self.foreign_commits() {
                         self.ring();
                     }
-                    seen = version;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    fn data_version(&self) -> Option<i64> {
-        self.connection.pragma_query_value(None, "data_version", |row| row.get(0)).ok()
+    /// Whether another process has committed since this was last asked. What is remembered of rows is then void.
+    fn foreign_commits(&mut self) -> bool {
+        let version = self.connection.prepare_cached("PRAGMA data_version");
+        let version = version.and_then(|mut pragma| pragma.query_row([], |row| row.get(0))).ok();
+        let changed = version.is_none() || version != self.data_version;
+        if changed {
+            self.held.forget();
+        }
+        self.data_version = version;
+        changed
     }
 
     fn ring(&self) {
@@ -238,7 +256,8 @@ impl Keeper<'_> {
                     return answer(done, &Err(error));
                 }
             }
-            let mut tx = Tx { sql: statements, ledger, now: self.clock.now(), probe: self.probe.as_ref() };
+            let (held, probe) = (&mut self.held, self.probe.as_ref());
+            let mut tx = Tx { sql: statements, held, ledger, now: self.clock.now(), probe };
             work.run(&mut tx, &Savepoint { connection: self.connection, first });
             ledger = tx.ledger;
             done.push(work);
@@ -269,7 +288,12 @@ impl Keeper<'_> {
         let since = Instant::now();
         loop {
             match self.connection.execute_batch("BEGIN IMMEDIATE") {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    if self.foreign_commits() {
+                        self.ring();
+                    }
+                    return Ok(());
+                }
                 Err(error) if is_busy(&error) && since.elapsed() < PATIENCE => {}
                 Err(error) => return Err(self.note(error)),
             }
@@ -277,8 +301,8 @@ impl Keeper<'_> {
     }
 
     fn commit(&mut self, statements: &mut Statements<'_>, ledger: Ledger) -> Result<()> {
-        let probe = self.probe.as_ref();
-        let settled = Tx { sql: statements, ledger, now: self.clock.now(), probe }.settle();
+        let (held, probe) = (&mut self.held, self.probe.as_ref());
+        let settled = Tx { sql: statements, held, ledger, now: self.clock.now(), probe }.settle();
         if let Err(error) = settled {
             self.roll_back();
             return Err(error);
@@ -307,7 +331,8 @@ impl Keeper<'_> {
         failure(error)
     }
 
-    fn roll_back(&self) {
+    fn roll_back(&mut self) {
+        self.held.forget();
         if !self.connection.is_autocommit() {
             // Nothing more can be done here; closing the connection rolls back too.
             let _ = self.connection.execute_batch("ROLLBACK");
