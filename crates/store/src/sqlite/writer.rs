@@ -8,7 +8,7 @@
 //! A caller that goes away has no effect: its work is in the thread's hands.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ const GROUP: usize = 256;
 
 /// Pieces of work that may wait. More callers than this wait outside, holding nothing.
 const WAITING: usize = 1024;
+
+/// How long the thread stays awake for the next caller: about what falling asleep and waking up cost together.
+const LINGER: Duration = Duration::from_micros(100);
 
 /// How often an idle writer looks for commits of other processes, while somebody watches.
 const LOOK: Duration = Duration::from_millis(20);
@@ -207,11 +210,7 @@ impl<'c> Keeper<'c> {
         };
         self.foreign_commits();
         loop {
-            let message = if self.wake.receiver_count() > 0 {
-                inbox.recv_timeout(LOOK)
-            } else {
-                inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            };
+            let message = linger(inbox).map_or_else(|| self.wait(inbox), Ok);
             match message {
                 Ok(Message::Work(work)) => match &mut statements {
                     Some(statements) => self.group(statements, work, inbox),
@@ -225,6 +224,14 @@ impl<'c> Keeper<'c> {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+    }
+
+    fn wait(&self, inbox: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
+        if self.wake.receiver_count() > 0 {
+            inbox.recv_timeout(LOOK)
+        } else {
+            inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
         }
     }
 
@@ -336,6 +343,18 @@ impl<'c> Keeper<'c> {
         if !self.connection.is_autocommit() {
             // Nothing more can be done here; closing the connection rolls back too.
             let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+/// What arrives within a moment. A caller that goes on at once then finds the thread awake; others may have the core meanwhile.
+fn linger(inbox: &Receiver<Message>) -> Option<Message> {
+    let since = Instant::now();
+    loop {
+        match inbox.try_recv() {
+            Ok(message) => return Some(message),
+            Err(TryRecvError::Empty) if since.elapsed() < LINGER => std::thread::yield_now(),
+            Err(_) => return None,
         }
     }
 }
