@@ -29,7 +29,7 @@ pub(crate) fn cycle(file: &Path, case: Case) -> Result<f64> {
         ("synchronous", synchronous),
         ("foreign_keys", "on"),
         ("temp_store", "memory"),
-        ("wal_autocheckpoint", "4096"),
+        ("wal_autocheckpoint", "2048"),
         ("cache_size", "-32768"),
     ] {
         connection.pragma_update(None, setting, value)?;

@@ -123,7 +123,7 @@ impl<'s> Demo<'s> {
             commands.append(&mut done);
             let claim = Some(self.claim(worker, 10)?);
             let turned = self.store.turn(Turn { commands, claim, term: None }).await?;
-            done = turned.claimed.iter().map(|claimed| finish(claimed, worker)).collect::<Result<_>>()?;
+            done = turned.claimed?.iter().map(|claimed| finish(claimed, worker)).collect::<Result<_>>()?;
             if done.is_empty() && self.all_final(tasks).await? {
                 return Ok(());
             }

@@ -95,11 +95,8 @@ impl Store for MemoryStore {
         {
             return Err(Rejected::NotLeader { term }.into());
         }
-        if let Some(claim) = &turn.claim {
-            rows.check_worker(&claim.worker, now)?;
-        }
         let receipts = turn.commands.iter().map(|command| rows.apply(command, now)).collect();
-        let claimed = turn.claim.map_or_else(Vec::new, |claim| rows.claim(&claim, now));
+        let claimed = turn.claim.map_or(Ok(Vec::new()), |claim| rows.claim(&claim, now));
         self.ring();
         Ok(Turned { receipts, claimed })
     }
@@ -382,7 +379,8 @@ impl Rows {
         }
     }
 
-    fn claim(&mut self, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
+    fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Vec<Claimed>, Rejected> {
+        self.check_worker(&claim.worker, now)?;
         let mut claimed = Vec::new();
         while claimed.len() < claim.limit.min(limits::BATCH) {
             let offered = self.tasks.iter().filter(|(_, Record { task, .. })| {
@@ -401,7 +399,7 @@ impl Rows {
             let taken = self.record(id).map(|Record { task, payload, .. }| (task.clone(), payload.clone()));
             claimed.extend(taken.map(|(task, payload)| Claimed { task, payload }));
         }
-        claimed
+        Ok(claimed)
     }
 
     fn is_paused(&self, task: &Task) -> bool {

@@ -90,12 +90,12 @@ impl Turn {
 }
 
 /// The answer to a [`Turn`].
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Turned {
     /// One answer per command, in order.
     pub receipts: Vec<Result<Receipt, Rejected>>,
-    /// What was claimed, best first.
-    pub claimed: Vec<Claimed>,
+    /// What was claimed, best first; or why the worker may not claim, which does not hinder its reports.
+    pub claimed: Result<Vec<Claimed>, Rejected>,
 }
 
 /// Where a task is after a command that was accepted.

@@ -35,7 +35,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// A turn with a claim only.
     async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>> {
-        Ok(self.turn(Turn { claim: Some(claim), ..Turn::default() }).await?.claimed)
+        Ok(self.turn(Turn { claim: Some(claim), ..Turn::default() }).await?.claimed?)
     }
 
     /// Makes a worker known; again, with the same id, replaces what is known about it.

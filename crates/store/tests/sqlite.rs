@@ -1,4 +1,5 @@
 //! The SQLite store passes the suite.
+#![allow(clippy::expect_used)]
 
 use std::process::ExitCode;
 use std::sync::Arc;

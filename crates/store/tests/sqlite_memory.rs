@@ -48,7 +48,7 @@ fn memory_does_not_grow_with_the_backlog() {
             for _ in 0..20 {
                 let commands = claimed.iter().map(|claimed| finish(claimed, completed("1"))).collect();
                 let turn = Turn { commands, claim: Some(claim_of(&worker, 100)), term: None };
-                claimed = store.turn(turn).await.unwrap().claimed;
+                claimed = store.turn(turn).await.unwrap().claimed.unwrap();
                 assert_eq!(claimed.len(), 100);
             }
             let worked = resident();

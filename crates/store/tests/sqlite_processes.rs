@@ -78,7 +78,7 @@ async fn share(number: u64, each: u64, place: &Path) {
         for receipt in turned.receipts {
             println!("\ndone {}", receipt.unwrap().task);
         }
-        held = turned.claimed;
+        held = turned.claimed.unwrap();
         if held.is_empty() && !submitted {
             if completed_tasks(&store).await == 4 * each {
                 return;

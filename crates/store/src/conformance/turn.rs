@@ -1,6 +1,6 @@
 //! Several commands and a claim in one turn.
 
-use windlass_core::{By, Command, Rejected, State, WorkerId, limits};
+use windlass_core::{By, Command, Rejected, State, limits};
 
 use super::{Case, claim_of, completed, failed, finish, ids, scenarios, token};
 use crate::{Claim, Error, Turn};
@@ -11,6 +11,7 @@ scenarios![
     commands_are_carried_out_in_their_order,
     one_refused_command_does_not_hinder_the_others,
     a_turn_that_is_refused_as_a_whole_does_nothing,
+    a_refused_claim_does_not_hinder_the_reports,
     a_turn_has_at_most_a_thousand_commands,
     a_claim_has_at_most_a_thousand_tasks,
 ];
@@ -24,7 +25,7 @@ async fn finish_then_claim_in_one_turn(case: &Case) {
     let turn = Turn { commands, claim: Some(claim_of(&worker, 2)), term: None };
     let turned = case.store().turn(turn).await.unwrap();
     assert!(turned.receipts.iter().all(|receipt| receipt.as_ref().unwrap().state == State::Completed));
-    assert_eq!(ids(&turned.claimed), submitted[2..]);
+    assert_eq!(ids(&turned.claimed.unwrap()), submitted[2..]);
 }
 
 /// 0.8, C8: the slot that a command frees can be taken by the claim of the same turn.
@@ -35,7 +36,7 @@ async fn a_finish_frees_what_the_claim_then_takes(case: &Case) {
     let held = case.claim_one(&worker).await;
     let commands = vec![finish(&held, completed("1"))];
     let turn = Turn { commands, claim: Some(claim_of(&worker, 9)), term: None };
-    assert_eq!(ids(&case.store().turn(turn).await.unwrap().claimed), [next]);
+    assert_eq!(ids(&case.store().turn(turn).await.unwrap().claimed.unwrap()), [next]);
 }
 
 /// Each sees what the ones before it did.
@@ -87,7 +88,7 @@ async fn one_refused_command_does_not_hinder_the_others(case: &Case) {
         .collect();
     let completed = Ok(State::Completed);
     assert_eq!(answers, [completed, Err("task_not_found"), Err("task_completed"), completed]);
-    assert_eq!(ids(&turned.claimed), submitted[2..]);
+    assert_eq!(ids(&turned.claimed.unwrap()), submitted[2..]);
 }
 
 /// "Except for `Unknown`, nothing was changed": not even the commands before the claim.
@@ -99,17 +100,26 @@ async fn a_turn_that_is_refused_as_a_whole_does_nothing(case: &Case) {
     let turn =
         |claim: Option<Claim>, term| Turn { commands: vec![finish(&held, completed("1"))], claim, term };
     let before = case.snapshot().await;
-    let stranger = WorkerId::new("stranger").unwrap();
     let too_many = Some(claim_of(&token(&held).worker, limits::BATCH + 1));
-    for (turn, code) in [
-        (turn(Some(claim_of(&stranger, 1)), None), "invalid_worker"),
-        (turn(None, Some(1)), "not_leader"),
-        (turn(too_many, None), "invalid_task"),
-    ] {
+    for (turn, code) in [(turn(None, Some(1)), "not_leader"), (turn(too_many, None), "invalid_task")] {
         let error: Error = case.store().turn(turn).await.unwrap_err();
         assert_eq!(error.code(), code);
         assert_eq!(case.snapshot().await, before, "{code}");
     }
+}
+
+/// A worker that was declared dead may not claim, but what it has finished under a lease that is still its own is kept.
+async fn a_refused_claim_does_not_hinder_the_reports(case: &Case) {
+    let worker = case.worker("w").await;
+    let submitted = case.submit_many(2).await;
+    let held = case.claim_one(&worker).await;
+    case.pass(31);
+    let commands = vec![finish(&held, completed("1"))];
+    let turn = Turn { commands, claim: Some(claim_of(&worker, 1)), term: None };
+    let turned = case.store().turn(turn).await.unwrap();
+    assert_eq!(turned.receipts[0].as_ref().unwrap().state, State::Completed);
+    assert_eq!(turned.claimed, Err(Rejected::InvalidWorker { worker }));
+    assert_eq!(case.state(submitted[1]).await, State::Pending);
 }
 
 /// Limits: 1,000 commands.

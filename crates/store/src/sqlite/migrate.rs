@@ -16,6 +16,10 @@ use crate::error::{Error, Result};
 /// `WIND`: tells a Windlass database from any other SQLite file.
 const APPLICATION_ID: i32 = 0x5749_4e44;
 
+/// Twice SQLite's default: a level less in every tree of a million tasks, which matters more than the larger log of a small
+/// commit.
+const PAGE_SIZE: u32 = 8192;
+
 /// How long one statement waits for another process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -29,14 +33,16 @@ const MIGRATIONS: &[(&str, &str)] = &[
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> {
     let connection = connect(path)?;
     // In one snapshot, because another process may be making the file just now; and before anything is changed.
-    is_fresh(&*connection.unchecked_transaction().map_err(failure)?)?;
+    if is_fresh(&*connection.unchecked_transaction().map_err(failure)?)? {
+        connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(failure)?;
+    }
     switch_to_wal(&connection)?;
     connection.pragma_update(None, "synchronous", durability.pragma()).map_err(failure)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failure)?;
     // What a savepoint would restore is kept in memory instead of a temporary file.
     connection.pragma_update(None, "temp_store", "memory").map_err(failure)?;
-    // A checkpoint every 16 MiB instead of every 4: it costs two more fsyncs each time.
-    connection.pragma_update(None, "wal_autocheckpoint", 4096).map_err(failure)?;
+    // A checkpoint every 16 MiB: each one costs two more fsyncs.
+    connection.pragma_update(None, "wal_autocheckpoint", 2048).map_err(failure)?;
     connection.pragma_update(None, "cache_size", -32 * 1024).map_err(failure)?;
     Ok(connection)
 }

@@ -20,13 +20,14 @@ impl Tx<'_, '_> {
                 return Err(Rejected::NotLeader { term }.into());
             }
         }
-        if let Some(claim) = &turn.claim
-            && let Err(rejected) = self.check_worker(&claim.worker)?
-        {
-            return Err(rejected.into());
-        }
         let receipts = turn.commands.iter().map(|command| self.apply(command)).collect::<Result<_>>()?;
-        let claimed = turn.claim.map_or(Ok(Vec::new()), |claim| self.claim(&claim))?;
+        let claimed = match turn.claim {
+            Some(claim) => match self.check_worker(&claim.worker)? {
+                Ok(()) => Ok(self.claim(&claim)?),
+                Err(rejected) => Err(rejected),
+            },
+            None => Ok(Vec::new()),
+        };
         Ok(Turned { receipts, claimed })
     }
 

@@ -123,8 +123,10 @@ impl Store for Liar {
             turn.term = None;
         }
         let mut turned = self.inner.turn(turn).await?;
-        if self.lies(Lie::Misorders, turned.claimed.len() > 1) {
-            turned.claimed.reverse();
+        if let Ok(claimed) = &mut turned.claimed
+            && self.lies(Lie::Misorders, claimed.len() > 1)
+        {
+            claimed.reverse();
         }
         Ok(turned)
     }

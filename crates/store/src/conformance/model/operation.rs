@@ -101,7 +101,8 @@ impl Operation {
                 tasks.iter().map(|task| task.id).chain(found).collect()
             }
             (Self::Turn(turn), Answer::Turned(turned)) => {
-                let claimed = turned.iter().flat_map(|turned| &turned.claimed).map(|one| one.task.id);
+                let claimed =
+                    turned.iter().flat_map(|turned| turned.claimed.iter().flatten()).map(|one| one.task.id);
                 turn.commands.iter().map(Command::task).chain(claimed).collect()
             }
             (_, Answer::Chores(Ok(due), _)) => due.commands.iter().map(Command::task).collect(),
@@ -132,7 +133,7 @@ impl Answer {
                     Err(Rejected::LeaseLost { state, .. }) if state.is_held() => "lost to another holder",
                     Err(rejected) => rejected.code(),
                 };
-                let claimed = turned.claimed.iter().map(|_| "claimed from a queue");
+                let claimed = turned.claimed.iter().flatten().map(|_| "claimed from a queue");
                 turned.receipts.iter().map(receipt).chain(claimed).collect()
             }
             Self::Pulse(Ok(pulse)) if !pulse.lost.is_empty() => vec!["told of a loss"],

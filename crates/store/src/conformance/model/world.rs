@@ -55,7 +55,7 @@ impl World {
                         self.tokens.push(Token { task, lease: receipt.lease, worker });
                     }
                 }
-                self.tokens.extend(turned.claimed.iter().map(crate::conformance::token));
+                self.tokens.extend(turned.claimed.iter().flatten().map(crate::conformance::token));
             }
             (_, Answer::Registered(Ok(worker))) if !self.workers.contains(&worker.id) => {
                 self.workers.push(worker.id.clone());
