@@ -1,10 +1,8 @@
 //! Wake-up signals: something may be there to claim, or to let go.
 
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use windlass_core::{Command, Name, NewTask, Start, State};
 
 use super::{Case, scenarios, token};
@@ -21,19 +19,8 @@ scenarios![
 
 /// Waits for a signal; a signal that does not come is a failure and not a test that hangs.
 async fn rings(mut bell: watch::Receiver<u64>, after: &str) {
-    let (give_up, mut patience) = oneshot::channel();
-    std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(10));
-        let _ = give_up.send(());
-    });
-    let mut signal = pin!(bell.changed());
-    let rang = std::future::poll_fn(|context| {
-        if let Poll::Ready(rang) = signal.as_mut().poll(context) {
-            return Poll::Ready(rang.is_ok());
-        }
-        pin!(&mut patience).poll(context).map(|_| false)
-    });
-    assert!(rang.await, "no signal after {after}");
+    let rang = tokio::time::timeout(Duration::from_secs(10), bell.changed()).await;
+    assert!(matches!(rang, Ok(Ok(()))), "no signal after {after}");
 }
 
 /// C30, C54: new work does not wait for a poll.
