@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use support::{again, file, open, place, role, rows, runtime, task};
-use windlass_core::{Json, NewTask, TaskId};
+use windlass_core::{By, Json, NewTask, TaskId};
 use windlass_store::conformance::{claim_of, completed, finish, id, invariants};
+use windlass_store::sqlite::{Durability, Options};
 use windlass_store::{Error, SqliteStore, Store, SystemClock};
 
 /// The files of a directory with their contents: what "not touched" means.
@@ -332,6 +333,36 @@ async fn full_disk(place: &Path) {
     account(&open(&file(place)), &answers).await;
 }
 
+/// A file that may not grow is a full disk: submits are refused, nothing acknowledged is lost, and once tasks are deleted the same
+/// store accepts again.
+#[test]
+fn a_full_file_refuses_until_there_is_room() {
+    let directory = place();
+    let options = Options::new(file(&directory)).durability(Durability::Normal).max_bytes(2 << 20);
+    let store = options.open().unwrap();
+    runtime().block_on(async {
+        let answers = fill(&store, 1, 300).await;
+        let kept = acknowledged(&answers);
+        assert!((20..290).contains(&kept.len()), "{} of 300 fit into the file", kept.len());
+        let refused = answers.iter().filter_map(|(_, answer)| answer.as_ref().err());
+        for error in refused {
+            assert!(matches!(error, Error::Unavailable(why) if why.contains("free some space")), "{error:?}");
+        }
+        let cancel = |id: &TaskId| windlass_core::Command::Cancel { task: *id, by: By::default() };
+        let freed: Vec<_> = kept.iter().rev().take(10).collect();
+        for id in freed {
+            let delete = windlass_core::Command::Delete { task: *id };
+            for receipt in store.apply(vec![cancel(id), delete]).await.unwrap() {
+                receipt.unwrap();
+            }
+        }
+        let more = fill(&store, 1_000, 3).await;
+        assert_eq!(acknowledged(&more).len(), 3, "the same store accepts again: {more:?}");
+        let there = &answers[..kept.len() - 10];
+        account(&store, there).await;
+    });
+}
+
 /// A device that fails in the middle (here: a limit on the size of files): what is not known is said to be unknown, all later
 /// writes are refused until the store is opened again, and then everything acknowledged is there.
 #[cfg(unix)]
@@ -355,7 +386,7 @@ fn a_failing_device_stops_the_store_and_loses_nothing() {
     }
     let directory = place();
     let mut command = Command::new("bash");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""]);
+    command.args(["-c", "trap '' XFSZ; ulimit -f 2000; exec \"$0\" \"$@\""]);
     command.arg(std::env::current_exe().unwrap());
     support::cast(&mut command, NAME, "fill", directory.path());
     let output = command.output().unwrap();

@@ -75,6 +75,13 @@ fn is_fresh(connection: &Connection) -> Result<bool> {
     }
 }
 
+/// Lets the file grow to `bytes` and no further.
+pub(super) fn limit(connection: &Connection, bytes: u64) -> Result<()> {
+    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(failure)?;
+    let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page;
+    connection.pragma_update(None, "max_page_count", pages).map_err(failure)
+}
+
 /// A connection that only reads.
 pub(super) fn reader(path: &Path) -> Result<Connection> {
     let connection = connect(path)?;

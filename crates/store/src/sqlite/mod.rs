@@ -59,6 +59,7 @@ pub struct Options {
     durability: Durability,
     clock: Arc<dyn Clock>,
     readers: usize,
+    max_bytes: Option<u64>,
     probe: Option<tx::Probe>,
 }
 
@@ -77,6 +78,7 @@ impl Options {
             durability: Durability::default(),
             clock: Arc::new(SystemClock),
             readers: 4,
+            max_bytes: None,
             probe: None,
         }
     }
@@ -102,6 +104,14 @@ impl Options {
         self
     }
 
+    /// How large the file may grow (the log beside it not counted). What does not fit is refused as on a full disk, until tasks
+    /// are deleted or pruned.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
     /// Called on the writer's thread before (`true`) and after every statement that writes, with its name. A test may
     /// look at the file there, or panic.
     #[doc(hidden)]
@@ -115,6 +125,9 @@ impl Options {
     pub fn open(self) -> Result<SqliteStore> {
         let mut connection = migrate::writer(&self.path, self.durability)?;
         migrate::migrate(&mut connection, self.clock.now())?;
+        if let Some(bytes) = self.max_bytes {
+            migrate::limit(&connection, bytes)?;
+        }
         let wake = watch::Sender::new(0);
         let writer = writer::Writer::start(connection, self.clock.clone(), wake.clone(), self.probe)?;
         let readers = read::Readers::new(self.path.clone(), self.readers);
