@@ -203,6 +203,14 @@ pub enum Rejected {
         /// The entity.
         entity: String,
     },
+    /// The task's row holds what this version does not know.
+    #[error("task {task} cannot be read by this version ({why}); use a newer windlass, or delete it by hand")]
+    Unreadable {
+        /// The task.
+        task: TaskId,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The writer is not the leader of this term any more.
     #[error("term {term} is over; campaign again before doing a leader's work")]
     NotLeader {
@@ -239,6 +247,7 @@ impl Rejected {
             Self::NotTimed { .. } => "not_timed",
             Self::LeaseAlive { .. } => "lease_alive",
             Self::UnknownEntity { .. } => "unknown_entity",
+            Self::Unreadable { .. } => "unreadable",
             Self::NotLeader { .. } => "not_leader",
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use support::{again, file, open, place, role, rows, runtime, task};
-use windlass_core::{By, Json, NewTask, TaskId};
+use windlass_core::{By, Json, NewTask, Retention, State, TaskId};
 use windlass_store::conformance::{claim_of, completed, finish, id, invariants};
 use windlass_store::sqlite::{Durability, Options};
 use windlass_store::{Error, SqliteStore, Store, SystemClock};
@@ -360,6 +360,41 @@ fn a_full_file_refuses_until_there_is_room() {
         assert_eq!(acknowledged(&more).len(), 3, "the same store accepts again: {more:?}");
         let there = &answers[..kept.len() - 10];
         account(&store, there).await;
+    });
+}
+
+/// I18: a row that this version cannot read (a newer one wrote it, or a hand) holds up only itself: others are claimed, promoted and
+/// pruned around it, and whoever names it is told.
+#[test]
+fn an_unreadable_row_holds_up_only_itself() {
+    let directory = place();
+    let store = open(&file(&directory));
+    runtime().block_on(async {
+        let spoiled = task(1).id;
+        store.submit((1..=3).map(task).collect()).await.unwrap();
+        let by_hand = Connection::open(file(&directory)).unwrap();
+        let spoil = r#"UPDATE tasks SET retry = '{"backoff":"quantum"}' WHERE seq = 1"#;
+        by_hand.execute(spoil, []).unwrap();
+
+        let worker = support::worker(&store, "worker").await;
+        let claimed = store.claim(claim_of(&worker, 2)).await.unwrap();
+        assert_eq!(
+            claimed.iter().map(|claimed| claimed.task.id).collect::<Vec<_>>(),
+            [task(2).id, task(3).id]
+        );
+        let cancel = windlass_core::Command::Cancel { task: spoiled, by: By::default() };
+        let receipts = store.apply(vec![cancel, finish(&claimed[0], completed("1"))]).await.unwrap();
+        assert_eq!(receipts[0].as_ref().unwrap_err().code(), "unreadable");
+        assert!(receipts[1].is_ok(), "the command after it is carried out");
+        assert!(store.task(spoiled).await.unwrap_err().to_string().contains("quantum"));
+
+        let done = "UPDATE tasks SET state = 'cancelled', finished_at = updated_at WHERE seq = 1";
+        by_hand.execute(done, []).unwrap();
+        by_hand.execute("UPDATE counts SET state = 'cancelled' WHERE state = 'pending'", []).unwrap();
+        let keep = Retention::default().keep(State::Cancelled, Duration::ZERO).unwrap();
+        let keep = keep.keep(State::Completed, Duration::ZERO).unwrap();
+        assert_eq!(store.prune(&keep, 10).await.unwrap(), 2, "what is old goes, readable or not");
+        invariants::check(&store, &SystemClock).await;
     });
 }
 

@@ -92,7 +92,6 @@ const PLANS: &[(&str, &str, bool)] = &[
     ("claimable", "tasks_claimable", false),
     ("task_by_id", "sqlite_autoindex_tasks_1", false),
     ("task_by_key", "tasks_key", false),
-    ("task_by_seq", "INTEGER PRIMARY KEY", false),
     ("lane_head", "tasks_parked", false),
     ("lane_taken", "tasks_slots", false),
     ("lane_holders", "tasks_slots", false),

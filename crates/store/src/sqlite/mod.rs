@@ -171,27 +171,28 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         let checked = check_batch(&tasks);
-        self.writer.run(move |tx| checked.and_then(|()| tx.submit(tasks))).await
+        self.writer.run(tasks.len(), move |tx| checked.and_then(|()| tx.submit(tasks))).await
     }
 
     async fn turn(&self, turn: Turn) -> Result<Turned> {
         let checked = turn.check();
-        self.writer.run(move |tx| checked.and_then(|()| tx.turn(turn))).await
+        let touched = turn.commands.len() + turn.claim.as_ref().map_or(0, |claim| claim.limit);
+        self.writer.run(touched, move |tx| checked.and_then(|()| tx.turn(turn))).await
     }
 
     async fn register(&self, worker: NewWorker) -> Result<Worker> {
         let checked = worker.check();
-        self.writer.run(move |tx| checked.map_err(Error::from).and_then(|()| tx.register(worker))).await
+        self.writer.run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.register(worker))).await
     }
 
     async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
         let worker = worker.clone();
-        self.writer.run(move |tx| tx.heartbeat(&worker, held)).await
+        self.writer.run(held.len(), move |tx| tx.heartbeat(&worker, held)).await
     }
 
     async fn deregister(&self, worker: &WorkerId) -> Result<()> {
         let worker = worker.clone();
-        self.writer.run(move |tx| tx.deregister(&worker)).await
+        self.writer.run(1, move |tx| tx.deregister(&worker)).await
     }
 
     async fn workers(&self) -> Result<Vec<Worker>> {
@@ -200,12 +201,12 @@ impl Store for SqliteStore {
 
     async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
         let candidate = candidate.clone();
-        self.writer.run(move |tx| tx.campaign(&candidate, lease)).await
+        self.writer.run(1, move |tx| tx.campaign(&candidate, lease)).await
     }
 
     async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
         let candidate = candidate.clone();
-        self.writer.run(move |tx| tx.resign(&candidate, term)).await
+        self.writer.run(1, move |tx| tx.resign(&candidate, term)).await
     }
 
     async fn leader(&self) -> Result<Option<Leadership>> {
@@ -243,7 +244,7 @@ impl Store for SqliteStore {
 
     async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
         let (namespace, queue) = (namespace.clone(), queue.clone());
-        self.writer.run(move |tx| tx.pause(&namespace, &queue, paused)).await
+        self.writer.run(1, move |tx| tx.pause(&namespace, &queue, paused)).await
     }
 
     async fn paused(&self) -> Result<Vec<(Name, Name)>> {
@@ -252,7 +253,7 @@ impl Store for SqliteStore {
 
     async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
         let (namespace, entity) = (namespace.clone(), entity.clone());
-        self.writer.run(move |tx| tx.set_entity(&namespace, &entity, known)).await
+        self.writer.run(1, move |tx| tx.set_entity(&namespace, &entity, known)).await
     }
 
     async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
@@ -262,7 +263,7 @@ impl Store for SqliteStore {
 
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         let retention = retention.clone();
-        self.writer.run(move |tx| tx.prune(&retention, limit)).await
+        self.writer.run(limit, move |tx| tx.prune(&retention, limit)).await
     }
 
     fn watch(&self) -> watch::Receiver<u64> {

@@ -3,13 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use rusqlite::params;
 use windlass_core::{Before, Changes, Command, Json, Rejected, Scope, Task, WorkerId, transition};
 
-use super::failure::failure;
+use super::failure::{failure, is_unreadable};
 use super::row;
 use super::tx::Tx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::{Claim, Claimed, Receipt, Turn, Turned};
 
 impl Tx<'_, '_> {
@@ -47,7 +46,12 @@ impl Tx<'_, '_> {
             return Ok(Err(rejected));
         }
         let id = command.task();
-        let Some(row) = self.task(id)? else { return Ok(Err(Rejected::NotFound { task: id })) };
+        let row = match self.task(id) {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(Err(Rejected::NotFound { task: id })),
+            Err(Error::Rejected(unreadable)) => return Ok(Err(unreadable)),
+            Err(error) => return Err(error),
+        };
         let (seq, task) = &*row;
         let mut before = Before::of(task);
         match command.scope() {
@@ -86,18 +90,18 @@ impl Tx<'_, '_> {
     }
 
     /// Claims the best of what can be claimed. Each queue and kind is its own range of the index, so nothing
-    /// that the worker cannot run is ever read.
+    /// that the worker cannot run is ever read. A row that cannot be read is passed over, so that it holds up only itself.
     fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>> {
-        let limit = i64::try_from(claim.limit).unwrap_or(i64::MAX);
         let mut offered: Vec<(i64, Task)> = Vec::new();
         for queue in claim.queues.iter().collect::<BTreeSet<_>>() {
             if self.is_paused(&claim.namespace, queue)? {
                 continue;
             }
             for kind in claim.kinds.iter().collect::<BTreeSet<_>>() {
-                let values = params![&*claim.namespace, &**queue, &**kind, limit];
+                let values = [&*claim.namespace, &**queue, &**kind];
                 let rows = self.sql.claimable.query_map(values, row::task).map_err(failure)?;
-                for row in rows {
+                let readable = rows.filter(|row| !row.as_ref().is_err_and(is_unreadable));
+                for row in readable.take(claim.limit) {
                     offered.push(row.map_err(failure)?);
                 }
             }

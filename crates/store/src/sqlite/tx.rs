@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
-use windlass_core::{Entry, Name, Retention, State, Status, Task, TaskChange, TaskId, Timestamp};
+use windlass_core::{
+    Entry, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp,
+};
 
-use super::failure::failure;
+use super::failure::{failure, is_unreadable};
 use super::row::{self, Width};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Where a test may look, or fail, around every write: the statement's name, and whether it is about to run.
 pub(super) type Probe = std::sync::Arc<dyn Fn(&'static str, bool) + Send + Sync>;
@@ -42,16 +44,19 @@ macro_rules! statements {
 }
 
 statements! {
-    read: task_by_id task_by_seq task_by_key payload claimable lane_head lane_taken last_sequence is_paused
+    read: task_by_id task_by_key payload claimable lane_head lane_taken last_sequence is_paused
         has_entity worker leader expired;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity;
 }
 
+/// What tasks are counted by: namespace, queue, kind, state.
+type Sort = (Name, Name, Name, State);
+
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
-    counts: BTreeMap<(Name, Name, Name, State), i64>,
+    counts: BTreeMap<Sort, i64>,
     /// The last number given to a task, once it was read.
     sequence: Option<i64>,
     /// Whether there is news for [`watch`](crate::Store::watch).
@@ -134,14 +139,12 @@ impl<'c> Tx<'_, 'c> {
         if let Some(held) = self.held.0.get(&id) {
             return Ok(Some(held.clone()));
         }
-        let found = self.read(|sql| &mut sql.task_by_id, [id.as_bytes()], row::task)?;
+        let found = self.sql.task_by_id.query_row([id.as_bytes()], row::task).optional();
+        let found = found.map_err(|error| match is_unreadable(&error) {
+            true => Rejected::Unreadable { task: id, why: error.to_string() }.into(),
+            false => failure(error),
+        })?;
         Ok(found.map(Rc::new))
-    }
-
-    /// A task by its number.
-    pub(super) fn task_at(&mut self, seq: i64) -> Result<Task> {
-        let row = self.read(|sql| &mut sql.task_by_seq, [seq], row::task)?;
-        row.map(|(_, task)| task).ok_or_else(|| Error::Unusable(format!("task number {seq} is missing")))
     }
 
     pub(super) fn is_paused(&mut self, namespace: &Name, queue: &Name) -> Result<bool> {
@@ -159,9 +162,11 @@ impl<'c> Tx<'_, 'c> {
         Ok(last + 1)
     }
 
-    fn count(&mut self, task: &Task, state: State, by: i64) {
-        let spec = &task.spec;
-        let sort = (spec.namespace.clone(), spec.queue.clone(), spec.kind.clone(), state);
+    fn count(&mut self, Spec { namespace, queue, kind, .. }: &Spec, state: State, by: i64) {
+        self.count_sort((namespace.clone(), queue.clone(), kind.clone(), state), by);
+    }
+
+    fn count_sort(&mut self, sort: Sort, by: i64) {
         *self.ledger.counts.entry(sort).or_default() += by;
     }
 
@@ -177,7 +182,7 @@ impl<'c> Tx<'_, 'c> {
             |sql| &mut sql.insert_history,
             |statement| row::insert_history(statement, seq, entry),
         )?;
-        self.count(task, task.status.state, 1);
+        self.count(&task.spec, task.status.state, 1);
         self.ledger.rings |= task.status.state == State::Pending;
         if task.is_parked() {
             self.give_slots(task)?;
@@ -208,8 +213,8 @@ impl<'c> Tx<'_, 'c> {
             )?;
         }
         self.held.note(seq, before, after);
-        self.count(before, before.status.state, -1);
-        self.count(before, after.state, 1);
+        self.count(&before.spec, before.status.state, -1);
+        self.count(&before.spec, after.state, 1);
         let taken_away = before.status.state.is_held() && after.state.is_final();
         self.ledger.rings |= after.state == State::Pending || taken_away;
         if change.moves_lane(before) {
@@ -242,28 +247,32 @@ impl<'c> Tx<'_, 'c> {
     /// Removes a final task with its payload, history and key.
     pub(super) fn delete(&mut self, seq: i64, task: &Task) -> Result<()> {
         self.write(|sql| &mut sql.delete_task, [seq])?;
-        self.count(task, task.status.state, -1);
+        self.count(&task.spec, task.status.state, -1);
         Ok(())
     }
 
     /// Removes what retention does not keep, at most `limit` tasks.
     pub(super) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut old: Vec<(i64, i64)> = Vec::new();
+        let mut old: Vec<(i64, i64, Sort)> = Vec::new();
         for (state, before) in retention.cutoffs(self.now) {
             let values = params![state.word(), before.as_micros(), most];
-            let rows = self.sql.expired.query_map(values, |row| Ok((row.get(0)?, row.get(1)?)));
+            let rows = self.sql.expired.query_map(values, |row| {
+                let sort = (row::name(row, 2)?, row::name(row, 3)?, row::name(row, 4)?, state);
+                Ok((row.get(0)?, row.get(1)?, sort))
+            });
             for row in rows.map_err(failure)? {
                 old.push(row.map_err(failure)?);
             }
         }
         old.sort_unstable();
         old.truncate(limit);
-        for (_, seq) in &old {
-            let task = self.task_at(*seq)?;
-            self.delete(*seq, &task)?;
+        let pruned = old.len();
+        for (_, seq, sort) in old {
+            self.write(|sql| &mut sql.delete_task, [seq])?;
+            self.count_sort(sort, -1);
         }
-        Ok(old.len())
+        Ok(pruned)
     }
 
     /// Writes what the ledger gathered. Called once, before the commit.

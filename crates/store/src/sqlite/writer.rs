@@ -21,8 +21,8 @@ use super::tx::{Held, Ledger, Probe, Statements, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
-/// Pieces of work in one transaction: bounds how long the first of them waits for its answer.
-const GROUP: usize = 256;
+/// Tasks that one transaction may touch before it takes in no more work: bounds how long the first of it waits for its answer.
+const GROUP: usize = 2_000;
 
 /// Pieces of work that may wait. More callers than this wait outside, holding nothing.
 const WAITING: usize = 1024;
@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A caller's work, in the thread's hands.
 trait Work: Send {
+    /// How many tasks it may touch.
+    fn tasks(&self) -> usize;
     /// Does it, inside the transaction.
     fn run(&mut self, tx: &mut Tx<'_, '_>, savepoint: &Savepoint<'_>);
     /// Tells the caller, once the transaction has ended.
@@ -46,6 +48,7 @@ trait Work: Send {
 
 /// A [`Work`] and the way back to its caller.
 struct Job<F, T> {
+    tasks: usize,
     work: Option<F>,
     done: Option<Result<T>>,
     caller: oneshot::Sender<Result<T>>,
@@ -54,16 +57,19 @@ struct Job<F, T> {
 }
 
 impl<T: Send, F: FnOnce(&mut Tx<'_, '_>) -> Result<T> + Send> Work for Job<F, T> {
+    fn tasks(&self) -> usize {
+        self.tasks
+    }
+
     fn run(&mut self, tx: &mut Tx<'_, '_>, savepoint: &Savepoint<'_>) {
         self.done = self.work.take().map(|work| savepoint.guard(tx, work));
     }
 
     fn answer(self: Box<Self>, ended: Result<()>) {
-        let done = self.done.unwrap_or(Err(Error::Closed));
-        let answer = match (done, ended) {
-            (Ok(done), Ok(())) => Ok(done),
-            (Err(Error::Closed) | Ok(_), Err(error)) => Err(error),
-            (Err(error), _) => Err(error),
+        let answer = match (self.done, ended) {
+            (Some(Ok(done)), Ok(())) => Ok(done),
+            (Some(Err(error)), _) | (_, Err(error)) => Err(error),
+            (None, Ok(())) => Err(Error::Closed),
         };
         // Nobody listens any more if the caller went away. That is fine.
         let _ = self.caller.send(answer);
@@ -104,14 +110,16 @@ impl Writer {
         })
     }
 
-    /// Has `work` done in the next transaction, and waits until that is durable.
+    /// Has `work`, which may touch so many tasks, done in the next transaction, and waits until that is durable.
     pub(super) async fn run<T: Send + 'static>(
         &self,
+        tasks: usize,
         work: impl FnOnce(&mut Tx<'_, '_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let room = self.room.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
         let (caller, answer) = oneshot::channel();
-        self.send(Message::Work(Box::new(Job { work: Some(work), done: None, caller, _room: room })))?;
+        let job = Job { tasks, work: Some(work), done: None, caller, _room: room };
+        self.send(Message::Work(Box::new(job)))?;
         answer.await.unwrap_or(Err(Error::Closed))
     }
 
@@ -209,8 +217,11 @@ impl<'c> Keeper<'c> {
             }
         };
         self.foreign_commits();
+        let mut busy = false;
         loop {
-            let message = linger(inbox).map_or_else(|| self.wait(inbox), Ok);
+            let soon = if busy { linger(inbox) } else { None };
+            let message = soon.map_or_else(|| self.wait(inbox), Ok);
+            busy = matches!(message, Ok(Message::Work(_)));
             match message {
                 Ok(Message::Work(work)) => match &mut statements {
                     Some(statements) => self.group(statements, work, inbox),
@@ -254,6 +265,7 @@ impl<'c> Keeper<'c> {
     /// One transaction for the work at hand and all that arrives before it ends.
     fn group(&mut self, statements: &mut Statements<'_>, first: Box<dyn Work>, inbox: &Receiver<Message>) {
         let (mut done, mut ledger, mut next) = (Vec::new(), Ledger::default(), Some(first));
+        let mut tasks = 0_usize;
         while let Some(mut work) = next.take() {
             let first = self.connection.is_autocommit();
             if first {
@@ -267,12 +279,13 @@ impl<'c> Keeper<'c> {
             let mut tx = Tx { sql: statements, held, ledger, now: self.clock.now(), probe };
             work.run(&mut tx, &Savepoint { connection: self.connection, first });
             ledger = tx.ledger;
+            tasks = tasks.saturating_add(work.tasks());
             done.push(work);
             if self.connection.is_autocommit() && !first {
                 let why = "the database gave up the transaction (is the disk full?); repeat the request";
                 return answer(done, &Err(Error::Unavailable(why.into())));
             }
-            while done.len() < GROUP && next.is_none() {
+            while tasks < GROUP && next.is_none() {
                 match inbox.try_recv() {
                     Ok(Message::Work(work)) => next = Some(work),
                     Ok(Message::Look) => {}

@@ -1,1 +1,2 @@
-SELECT finished_at, seq FROM tasks WHERE state = ? AND finished_at < ? ORDER BY finished_at, seq LIMIT ?
+SELECT finished_at, seq, namespace, queue, kind FROM tasks WHERE state = ? AND finished_at < ?
+ORDER BY finished_at, seq LIMIT ?

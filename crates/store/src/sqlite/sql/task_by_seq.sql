@@ -1,1 +1,0 @@
-SELECT * FROM task_rows WHERE seq = ?
