@@ -5,7 +5,7 @@
 mod support;
 
 use support::{again, file, open, place, role, runtime, task};
-use windlass_core::{Json, NewTask};
+use windlass_core::{Json, Name, NewTask};
 use windlass_store::conformance::{claim_of, completed, finish};
 use windlass_store::{SqliteStore, Store, Turn};
 
@@ -25,10 +25,13 @@ async fn submit(store: &SqliteStore, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Fills the writer's page cache, which is bounded at 32 MiB, with one transaction that is larger.
+/// Fills the writer's page cache, which is bounded at 32 MiB, with one transaction that is larger. Its tasks are of a kind that nobody
+/// claims: a worker pays for the payloads in its hands.
 async fn warm_up(store: &SqliteStore) {
     let payload = Json::payload(&format!("\"{}\"", "x".repeat(1_000_000))).unwrap();
-    let large = (1_000_000..1_000_040).map(|n| NewTask { payload: payload.clone(), ..task(n) });
+    let kind = Name::kind("test:large").unwrap();
+    let large =
+        (1_000_000..1_000_040).map(|n| NewTask { kind: kind.clone(), payload: payload.clone(), ..task(n) });
     store.submit(large.collect()).await.unwrap();
 }
 
