@@ -103,6 +103,10 @@ const PLANS: &[(&str, &str, bool)] = &[
     ("list_newest", "INTEGER PRIMARY KEY", false),
     ("list_state_oldest", "tasks_unusual", false),
     ("list_state_newest", "tasks_unusual", false),
+    ("list_pending_oldest", "tasks_claimable", true),
+    ("list_pending_oldest", "tasks_parked", true),
+    ("list_pending_newest", "tasks_claimable", true),
+    ("list_pending_newest", "tasks_parked", true),
     ("list_held_oldest", "tasks_held", true),
     ("list_held_newest", "tasks_held", true),
     ("update_status", "INTEGER PRIMARY KEY", false),
@@ -120,7 +124,11 @@ fn fault(connection: &Connection, name: &str, sql: &str, index: &str, may_sort: 
         plan.raw_query().mapped(|row| row.get::<_, String>(3)).map(Result::unwrap).collect::<Vec<_>>();
     let uses = steps.iter().any(|step| step.contains(index));
     // Walking an index that holds nothing but what is wanted is fine; walking the table is not.
-    let is_walk = |step: &String| step.starts_with("SCAN") && !step.contains("tasks_held");
+    let narrow = ["tasks_held", "tasks_claimable", "tasks_parked"];
+    let is_walk = |step: &String| {
+        step.starts_with("SCAN tasks") && !narrow.iter().any(|index| step.contains(index))
+            || step.starts_with("SCAN t ") && !step.contains("tasks_held")
+    };
     let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
     let fine = uses && !steps.iter().any(is_walk) && (may_sort || !sorts);
     (!fine).then(|| format!("{name}.sql was to use {index}, but: {}", steps.join("; ")))

@@ -1,5 +1,6 @@
 //! What is read outside the writer: snapshots that never wait for it and never hold it up.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -59,6 +60,30 @@ impl Readers {
     }
 }
 
+/// An index, or the table, in which tasks of some states are found in the order of submission.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    All,
+    Pending,
+    Held,
+    In(State),
+}
+
+impl Source {
+    fn sql(self, oldest_first: bool) -> &'static str {
+        match (self, oldest_first) {
+            (Self::All, true) => include_str!("sql/list_oldest.sql"),
+            (Self::All, false) => include_str!("sql/list_newest.sql"),
+            (Self::Pending, true) => include_str!("sql/list_pending_oldest.sql"),
+            (Self::Pending, false) => include_str!("sql/list_pending_newest.sql"),
+            (Self::Held, true) => include_str!("sql/list_held_oldest.sql"),
+            (Self::Held, false) => include_str!("sql/list_held_newest.sql"),
+            (Self::In(_), true) => include_str!("sql/list_state_oldest.sql"),
+            (Self::In(_), false) => include_str!("sql/list_state_newest.sql"),
+        }
+    }
+}
+
 /// The database at one moment.
 pub(super) struct Snapshot<'c>(&'c Connection);
 
@@ -105,74 +130,75 @@ impl Snapshot<'_> {
         self.one(include_str!("sql/task_by_key.sql"), values, |row| row::id(row, 0))
     }
 
-    /// A page: rows from the narrowest index that holds all wanted states, in the order of submission, kept if the
-    /// filter wants them.
+    /// A page: what the filter wants, merged from the narrowest indexes that hold the wanted states.
     pub(super) fn tasks(&self, filter: &Filter, page: Page) -> rusqlite::Result<Listing> {
-        let rows = self.candidates(filter, page)?;
-        let looked_at_all = rows.len() < limits::PAGE_SCAN;
-        let last = rows.last().map(|(seq, _)| *seq);
-        let mut found: Vec<(i64, Task)> = rows.into_iter().filter(|(_, task)| filter.wants(task)).collect();
+        // Places count up in the order of the page, whichever that is.
+        let place = |seq: i64| if page.oldest_first { seq } else { -seq };
+        let (mut found, mut horizon) = (Vec::new(), None);
+        for source in self.sources(filter)? {
+            let seen_to = self.scan(source, filter, page, &mut found)?;
+            horizon = [horizon, seen_to.map(place)].into_iter().flatten().min();
+        }
+        found.retain(|(seq, _)| horizon.is_none_or(|horizon| place(*seq) <= horizon));
+        found.sort_unstable_by_key(|(seq, _)| place(*seq));
         let next = if found.len() > page.limit {
             found.truncate(page.limit);
             found.last().map(|(seq, _)| *seq)
         } else {
-            last.filter(|_| !looked_at_all)
+            horizon.map(i64::abs)
         };
         let next = next.and_then(|seq| u64::try_from(seq).ok()).map(Cursor);
         Ok(Listing { tasks: found.into_iter().map(|(_, task)| task).collect(), next })
     }
 
-    /// At most [`limits::PAGE_SCAN`] rows after the cursor, among which are the first that the filter wants.
-    fn candidates(&self, filter: &Filter, page: Page) -> rusqlite::Result<Vec<(i64, Task)>> {
-        use State::{Claimed, Completed, Pending, Running};
-        let only = |states: &[State]| {
-            !filter.states.is_empty() && filter.states.iter().all(|state| states.contains(state))
-        };
-        let unusual = |state: &State| ![Pending, Claimed, Running, Completed].contains(state);
-        let start = if page.oldest_first { 0 } else { i64::MAX };
-        let after = page.after.map_or(start, |Cursor(place)| i64::try_from(place).unwrap_or(start));
+    /// Where tasks of the wanted states are found. Completed ones are in no index of their own, and many pending ones
+    /// are found soonest among all.
+    fn sources(&self, filter: &Filter) -> rusqlite::Result<BTreeSet<Source>> {
         let most = i64::try_from(limits::PAGE_SCAN).unwrap_or(i64::MAX);
-        let by_order = |oldest, newest| if page.oldest_first { oldest } else { newest };
-        if only(&[Claimed, Running]) {
-            let sql =
-                by_order(include_str!("sql/list_held_oldest.sql"), include_str!("sql/list_held_newest.sql"));
-            return self.all(sql, [after, most], row::task);
-        }
-        if filter.states.is_empty() || !filter.states.iter().all(unusual) {
-            let sql = by_order(include_str!("sql/list_oldest.sql"), include_str!("sql/list_newest.sql"));
-            return self.scan(sql, params![after, most], filter, page);
-        }
-        let sql =
-            by_order(include_str!("sql/list_state_oldest.sql"), include_str!("sql/list_state_newest.sql"));
-        let mut states = filter.states.clone();
-        states.sort_unstable();
-        states.dedup();
-        let mut rows = Vec::new();
-        for state in states {
-            rows.extend(self.scan(sql, params![after, most, state.word()], filter, page)?);
-        }
-        rows.sort_by_key(|(seq, _)| if page.oldest_first { *seq } else { -*seq });
-        Ok(rows)
+        let pending = self.one(include_str!("sql/pending.sql"), [], |row| row.get::<_, i64>(0))?.unwrap_or(0);
+        let source = |state: &State| match state {
+            State::Completed => Source::All,
+            State::Pending if pending > most => Source::All,
+            State::Pending => Source::Pending,
+            State::Claimed | State::Running => Source::Held,
+            state => Source::In(*state),
+        };
+        let sources: BTreeSet<Source> = filter.states.iter().map(source).collect();
+        let all = sources.is_empty() || sources.contains(&Source::All);
+        Ok(if all { BTreeSet::from([Source::All]) } else { sources })
     }
 
-    /// Reads rows until one more than a page of them is wanted, or there are no more.
+    /// Adds what the filter wants to `found`, until that is more than a page. Looks at [`limits::PAGE_SCAN`] rows at
+    /// most and says where it stopped if there may be more behind them.
     fn scan(
         &self,
-        sql: &str,
-        values: impl Params,
+        source: Source,
         filter: &Filter,
         page: Page,
-    ) -> rusqlite::Result<Vec<(i64, Task)>> {
-        let mut statement = self.statement(sql)?;
-        let (mut rows, mut read, mut wanted) = (statement.query(values)?, Vec::new(), 0);
+        found: &mut Vec<(i64, Task)>,
+    ) -> rusqlite::Result<Option<i64>> {
+        let start = if page.oldest_first { 0 } else { i64::MAX };
+        let after = page.after.map_or(start, |Cursor(place)| i64::try_from(place).unwrap_or(start));
+        let mut statement = self.statement(source.sql(page.oldest_first))?;
+        let mut rows = match source {
+            Source::In(state) => statement.query(params![after, state.word()])?,
+            Source::All | Source::Pending | Source::Held => statement.query([after])?,
+        };
+        let (mut looked_at, mut wanted) = (0, 0);
         while let Some(row) = rows.next()?
             && wanted <= page.limit
         {
-            let found = row::task(row)?;
-            wanted += usize::from(filter.wants(&found.1));
-            read.push(found);
+            let (seq, task) = row::task(row)?;
+            if filter.wants(&task) {
+                wanted += 1;
+                found.push((seq, task));
+            }
+            looked_at += 1;
+            if looked_at == limits::PAGE_SCAN {
+                return Ok(Some(seq));
+            }
         }
-        Ok(read)
+        Ok(None)
     }
 
     pub(super) fn counts(&self) -> rusqlite::Result<Vec<Count>> {

@@ -1,1 +1,1 @@
-SELECT * FROM task_rows WHERE seq < ? ORDER BY seq DESC LIMIT ?
+SELECT * FROM task_rows WHERE seq < ? ORDER BY seq DESC

@@ -1,1 +1,1 @@
-SELECT * FROM task_rows WHERE seq > ? ORDER BY seq LIMIT ?
+SELECT * FROM task_rows WHERE seq > ? ORDER BY seq

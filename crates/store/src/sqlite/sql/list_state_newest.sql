@@ -1,3 +1,3 @@
 SELECT * FROM task_rows
-WHERE state = ?3 AND state <> 'pending' AND state <> 'claimed' AND state <> 'running' AND state <> 'completed' AND seq < ?1
-ORDER BY seq DESC LIMIT ?2
+WHERE state = ?2 AND state <> 'pending' AND state <> 'claimed' AND state <> 'running' AND state <> 'completed' AND seq < ?1
+ORDER BY seq DESC

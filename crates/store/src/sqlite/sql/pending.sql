@@ -1,0 +1,1 @@
+SELECT coalesce(sum(tasks), 0) FROM counts WHERE state = 'pending'
