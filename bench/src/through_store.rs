@@ -76,8 +76,11 @@ async fn register(store: &dyn Store, name: &str) -> Result<WorkerId> {
 /// One batch from submit to finish: three transactions.
 async fn turn_over(store: &dyn Store, worker: &WorkerId, batch: usize) -> Result<()> {
     let kind = Name::kind("bench:noop")?;
-    let task = |_| Ok(NewTask::new(TaskId::new(Uuid::now_v7()), kind.clone(), Json::payload(PAYLOAD)?));
-    store.submit((0..batch).map(task).collect::<Result<_>>()?).await?;
+    let mut tasks = Vec::with_capacity(batch);
+    for _ in 0..batch {
+        tasks.push(NewTask::new(TaskId::new(Uuid::now_v7()), kind.clone(), Json::payload(PAYLOAD)?));
+    }
+    store.submit(tasks).await?;
     let claim = Claim {
         worker: worker.clone(),
         namespace: Name::default(),
@@ -86,14 +89,12 @@ async fn turn_over(store: &dyn Store, worker: &WorkerId, batch: usize) -> Result
         limit: batch,
     };
     let claimed = store.claim(claim).await?;
-    let finish = |Claimed { task, .. }: &Claimed| {
-        Ok(Command::Finish {
-            token: Token { task: task.id, lease: task.status.lease, worker: worker.clone() },
-            outcome: Outcome::Completed { result: Json::result(RESULT)? },
-            started_at: None,
-        })
-    };
-    let finishes = claimed.iter().map(finish).collect::<Result<_>>()?;
+    let mut finishes = Vec::with_capacity(claimed.len());
+    for Claimed { task, .. } in &claimed {
+        let token = Token { task: task.id, lease: task.status.lease, worker: worker.clone() };
+        let outcome = Outcome::Completed { result: Json::result(RESULT)? };
+        finishes.push(Command::Finish { token, outcome, started_at: None });
+    }
     for receipt in store.apply(finishes).await? {
         receipt.context("a finish was refused")?;
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -58,13 +59,13 @@ impl fmt::Debug for TaskId {
     }
 }
 
-/// The identity of one start of one worker: fresh at every boot (`host-pid-random`), never a mere name.
+/// The identity of one start of one worker: fresh at every boot (`host-pid-random`), never a mere name. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WorkerId(String);
+pub struct WorkerId(Arc<str>);
 
 impl WorkerId {
     /// Checks `text`: 1 to 512 bytes without NUL.
-    pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
+    pub fn new(text: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let text = text.into();
         check_key("worker id", &text, limits::KEY_BYTES)?;
         Ok(Self(text))
@@ -72,8 +73,8 @@ impl WorkerId {
 
     /// An id that a store reads back from its own rows.
     #[must_use]
-    pub fn stored(text: String) -> Self {
-        Self(text)
+    pub fn stored(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
     }
 
     /// The text of the id.

@@ -35,6 +35,10 @@ pub(super) fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
     Ok(Name::stored(row.get_ref(column)?.as_str()?))
 }
 
+fn worker_id(row: &Row<'_>, column: usize) -> rusqlite::Result<WorkerId> {
+    Ok(WorkerId::stored(row.get_ref(column)?.as_str()?))
+}
+
 pub(super) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<TaskId> {
     match row.get_ref(column)? {
         ValueRef::Blob(bytes) => {
@@ -91,7 +95,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<(i64, Task)> {
         state: state(row, 17)?,
         attempt: row.get(18)?,
         lease: row.get(19)?,
-        worker: row.get::<_, Option<String>>(20)?.map(WorkerId::stored),
+        worker: row.get_ref(20)?.as_str_or_null()?.map(WorkerId::stored),
         due_at: optional_time(row, 21)?,
         claimed_at: optional_time(row, 22)?,
         started_at: optional_time(row, 23)?,
@@ -267,7 +271,7 @@ pub(super) fn entry(row: &Row<'_>, from: Option<State>) -> rusqlite::Result<Entr
 
 pub(super) fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
     Ok(Worker {
-        id: WorkerId::stored(row.get(0)?),
+        id: worker_id(row, 0)?,
         namespace: name(row, 1)?,
         host: row.get(2)?,
         version: row.get(3)?,
@@ -278,6 +282,11 @@ pub(super) fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
         started_at: time(row, 8)?,
         heartbeat_at: time(row, 9)?,
     })
+}
+
+/// Until when a worker is alive, from its last heartbeat and how long it may be silent.
+pub(super) fn alive_until(row: &Row<'_>) -> rusqlite::Result<Timestamp> {
+    Ok(time(row, 0)?.plus(duration(row.get(1)?)))
 }
 
 pub(super) fn put_worker(statement: &mut Statement<'_>, worker: &Worker) -> rusqlite::Result<usize> {
@@ -297,5 +306,5 @@ pub(super) fn put_worker(statement: &mut Statement<'_>, worker: &Worker) -> rusq
 
 pub(super) fn leadership(row: &Row<'_>) -> rusqlite::Result<Leadership> {
     let term = u64::try_from(row.get::<_, i64>(1)?).map_err(|error| foreign(1, error))?;
-    Ok(Leadership { holder: WorkerId::stored(row.get(0)?), term, until: time(row, 2)? })
+    Ok(Leadership { holder: worker_id(row, 0)?, term, until: time(row, 2)? })
 }

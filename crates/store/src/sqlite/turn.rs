@@ -32,8 +32,7 @@ impl Tx<'_, '_> {
 
     /// Whether a worker may claim: known, and heard of recently enough.
     fn check_worker(&mut self, worker: &WorkerId) -> Result<Result<(), Rejected>> {
-        let known = self.read(|sql| &mut sql.worker, [worker.as_str()], row::worker)?;
-        let alive = known.is_some_and(|known| known.is_alive(self.now));
+        let alive = self.alive_until(worker)?.is_some_and(|until| until > self.now);
         Ok(if alive { Ok(()) } else { Err(Rejected::InvalidWorker { worker: worker.clone() }) })
     }
 
@@ -59,8 +58,7 @@ impl Tx<'_, '_> {
             Scope::TaskAndQueue => before.paused = self.is_paused(&task.spec.namespace, &task.spec.queue)?,
             Scope::TaskAndHolder => {
                 if let Some(holder) = &task.status.worker {
-                    let holder = self.read(|sql| &mut sql.worker, [holder.as_str()], row::worker)?;
-                    before.alive_until = holder.map(|holder| holder.alive_until());
+                    before.alive_until = self.alive_until(holder)?;
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
 use windlass_core::{
-    Entry, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp,
+    Entry, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp, WorkerId,
 };
 
 use super::failure::{failure, is_unreadable};
@@ -45,22 +45,30 @@ macro_rules! statements {
 
 statements! {
     read: task_by_id task_by_key payload claimable lane_head lane_taken last_sequence is_paused
-        has_entity worker leader expired;
+        has_entity holder leader expired;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity;
 }
 
-/// What tasks are counted by: namespace, queue, kind, state.
-type Sort = (Name, Name, Name, State);
-
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
-    counts: BTreeMap<Sort, i64>,
+    /// By how much the number of tasks of a sort has changed. A list, because a transaction sees few sorts and looks them
+    /// up for every task.
+    counts: Vec<(Sort, i64)>,
     /// The last number given to a task, once it was read.
     sequence: Option<i64>,
     /// Whether there is news for [`watch`](crate::Store::watch).
     pub(super) rings: bool,
+}
+
+/// What tasks are counted by.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Sort {
+    namespace: Name,
+    queue: Name,
+    kind: Name,
+    state: State,
 }
 
 /// Tasks that workers of this process hold, so that a finish need not read what its claim has just written. The writer is
@@ -147,6 +155,11 @@ impl<'c> Tx<'_, 'c> {
         Ok(found.map(Rc::new))
     }
 
+    /// Until when a worker is alive; `None` if it is not registered.
+    pub(super) fn alive_until(&mut self, worker: &WorkerId) -> Result<Option<Timestamp>> {
+        self.read(|sql| &mut sql.holder, [worker.as_str()], row::alive_until)
+    }
+
     pub(super) fn is_paused(&mut self, namespace: &Name, queue: &Name) -> Result<bool> {
         let row = self.read(|sql| &mut sql.is_paused, [&**namespace, &**queue], |_| Ok(()))?;
         Ok(row.is_some())
@@ -162,12 +175,18 @@ impl<'c> Tx<'_, 'c> {
         Ok(last + 1)
     }
 
-    fn count(&mut self, Spec { namespace, queue, kind, .. }: &Spec, state: State, by: i64) {
-        self.count_sort((namespace.clone(), queue.clone(), kind.clone(), state), by);
-    }
-
-    fn count_sort(&mut self, sort: Sort, by: i64) {
-        *self.ledger.counts.entry(sort).or_default() += by;
+    fn count(&mut self, spec: &Spec, state: State, by: i64) {
+        let Spec { namespace, queue, kind, .. } = spec;
+        let same = |(sort, _): &&mut (Sort, i64)| {
+            sort.state == state && sort.kind == *kind && sort.queue == *queue && sort.namespace == *namespace
+        };
+        match self.ledger.counts.iter_mut().find(same) {
+            Some((_, count)) => *count += by,
+            None => {
+                let (namespace, queue, kind) = (namespace.clone(), queue.clone(), kind.clone());
+                self.ledger.counts.push((Sort { namespace, queue, kind, state }, by));
+            }
+        }
     }
 
     /// Adds a new task and the first row of its history; says `false` if its id exists.
@@ -258,8 +277,8 @@ impl<'c> Tx<'_, 'c> {
         for (state, before) in retention.cutoffs(self.now) {
             let values = params![state.word(), before.as_micros(), most];
             let rows = self.sql.expired.query_map(values, |row| {
-                let sort = (row::name(row, 2)?, row::name(row, 3)?, row::name(row, 4)?, state);
-                Ok((row.get(0)?, row.get(1)?, sort))
+                let (namespace, queue, kind) = (row::name(row, 2)?, row::name(row, 3)?, row::name(row, 4)?);
+                Ok((row.get(0)?, row.get(1)?, Sort { namespace, queue, kind, state }))
             });
             for row in rows.map_err(failure)? {
                 old.push(row.map_err(failure)?);
@@ -270,14 +289,18 @@ impl<'c> Tx<'_, 'c> {
         let pruned = old.len();
         for (_, seq, sort) in old {
             self.write(|sql| &mut sql.delete_task, [seq])?;
-            self.count_sort(sort, -1);
+            self.ledger.counts.push((sort, -1));
         }
         Ok(pruned)
     }
 
     /// Writes what the ledger gathered. Called once, before the commit.
     pub(super) fn settle(&mut self) -> Result<()> {
-        for ((namespace, queue, kind, state), by) in std::mem::take(&mut self.ledger.counts) {
+        let mut counts = BTreeMap::<Sort, i64>::new();
+        for (sort, by) in std::mem::take(&mut self.ledger.counts) {
+            *counts.entry(sort).or_default() += by;
+        }
+        for (Sort { namespace, queue, kind, state }, by) in counts {
             let values = params![&*namespace, &*queue, &*kind, state.word(), by.abs()];
             match by {
                 1.. => self.write(|sql| &mut sql.add_count, values)?,

@@ -160,7 +160,7 @@ impl Savepoint<'_> {
     ) -> Result<T> {
         let before = tx.ledger.clone();
         if !self.first {
-            self.connection.execute_batch("SAVEPOINT caller").map_err(failure)?;
+            run(self.connection, &["SAVEPOINT caller"]).map_err(failure)?;
         }
         let done = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|_| {
             Err(Error::Unavailable(
@@ -171,15 +171,15 @@ impl Savepoint<'_> {
             tx.ledger = before;
             tx.held.forget();
         }
-        let end = match (&done, self.first) {
+        let end: &[&str] = match (&done, self.first) {
             (Ok(_), true) => return done,
-            (Ok(_), false) => "RELEASE caller",
-            (Err(_), true) => "ROLLBACK",
-            (Err(_), false) => "ROLLBACK TO caller; RELEASE caller",
+            (Ok(_), false) => &["RELEASE caller"],
+            (Err(_), true) => &["ROLLBACK"],
+            (Err(_), false) => &["ROLLBACK TO caller", "RELEASE caller"],
         };
         // After some failures SQLite has undone everything by itself; the group notices that.
         if !self.connection.is_autocommit() {
-            self.connection.execute_batch(end).map_err(failure)?;
+            run(self.connection, end).map_err(failure)?;
         }
         done
     }
@@ -307,7 +307,7 @@ impl<'c> Keeper<'c> {
         }
         let since = Instant::now();
         loop {
-            match self.connection.execute_batch("BEGIN IMMEDIATE") {
+            match run(self.connection, &["BEGIN IMMEDIATE"]) {
                 Ok(()) => {
                     if self.foreign_commits() {
                         self.ring();
@@ -330,7 +330,7 @@ impl<'c> Keeper<'c> {
         if let Some(probe) = probe {
             probe("commit", true);
         }
-        let committed = self.connection.execute_batch("COMMIT");
+        let committed = run(self.connection, &["COMMIT"]);
         if let Some(probe) = probe {
             probe("commit", false);
         }
@@ -355,9 +355,14 @@ impl<'c> Keeper<'c> {
         self.held.forget();
         if !self.connection.is_autocommit() {
             // Nothing more can be done here; closing the connection rolls back too.
-            let _ = self.connection.execute_batch("ROLLBACK");
+            let _ = run(self.connection, &["ROLLBACK"]);
         }
     }
+}
+
+/// Runs what begins and ends transactions, parsed only the first time.
+fn run(connection: &Connection, statements: &[&str]) -> rusqlite::Result<()> {
+    statements.iter().try_for_each(|sql| connection.prepare_cached(sql)?.execute([]).map(drop))
 }
 
 /// What arrives within a moment. A caller that goes on at once then finds the thread awake; others may have the core meanwhile.

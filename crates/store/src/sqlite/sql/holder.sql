@@ -1,0 +1,1 @@
+SELECT heartbeat_at, dead_after FROM workers WHERE id = ?
