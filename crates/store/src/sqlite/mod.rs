@@ -123,15 +123,18 @@ impl Options {
 
     /// Opens the file and brings its schema up to date. Blocks while that takes.
     pub fn open(self) -> Result<SqliteStore> {
-        let mut connection = migrate::writer(&self.path, self.durability)?;
+        // Readers open it later, when the working directory may be another. And an absolute path is never taken for a URI.
+        let path = std::path::absolute(&self.path)
+            .map_err(|error| Error::Unusable(format!("{:?} is not a path: {error}", self.path)))?;
+        let mut connection = migrate::writer(&path, self.durability)?;
         migrate::migrate(&mut connection, self.clock.now())?;
         if let Some(bytes) = self.max_bytes {
             migrate::limit(&connection, bytes)?;
         }
         let wake = watch::Sender::new(0);
         let writer = writer::Writer::start(connection, self.clock.clone(), wake.clone(), self.probe)?;
-        let readers = read::Readers::new(self.path.clone(), self.readers);
-        Ok(SqliteStore { path: self.path, clock: self.clock, writer, readers, wake })
+        let readers = read::Readers::new(path.clone(), self.readers);
+        Ok(SqliteStore { path, clock: self.clock, writer, readers, wake })
     }
 }
 
@@ -274,7 +277,7 @@ impl Store for SqliteStore {
 
     async fn close(&self) -> Result<()> {
         self.readers.close();
-        self.writer.stop();
+        self.writer.stop().await;
         Ok(())
     }
 }

@@ -136,12 +136,12 @@ impl Writer {
     }
 
     /// Lets the thread finish what it has, and waits for its end.
-    pub(super) fn stop(&self) {
+    pub(super) async fn stop(&self) {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // It catches the panics of its work; there is nothing to learn from its own.
-            let _ = thread.join();
+            let _ = tokio::task::spawn_blocking(|| thread.join()).await;
         }
     }
 }
