@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use windlass::{Blocker, Entry, Explanation, Json, Lane, Record, Task, Timestamp, WorkerId};
+use windlass::{
+    Blocker, Entry, Explanation, Json, Lane, LaneHolder, Record, Task, TaskId, Timestamp, WorkerId,
+};
 
 /// What a command has to say, in both forms.
 pub(crate) struct Answer {
@@ -94,7 +96,22 @@ pub(crate) fn record_text(record: &Record) -> String {
     text + "\n"
 }
 
-/// Why a task is not running.
+/// Why a task is not running, for people.
+pub(crate) fn explanation_text(id: TaskId, explanation: &Explanation) -> String {
+    let mut text = format!("Task {id}: {}.\n", explanation.detail);
+    for blocker in &explanation.blockers {
+        if let Blocker::Task(LaneHolder { task, state, worker }) = blocker {
+            let worker = worker.as_ref().map_or_else(String::new, |worker| format!(", worker {worker}"));
+            let _ = writeln!(text, "  A slot is held by task {task} ({state}{worker}).");
+        }
+    }
+    if let Some(at) = explanation.next_change_at {
+        let _ = writeln!(text, "  Next change: {at}");
+    }
+    text
+}
+
+/// Why a task is not running, for programs.
 pub(crate) fn explanation_json(explanation: &Explanation) -> Value {
     let blocker = |blocker: &Blocker| match blocker {
         Blocker::Task(holder) => json!({
@@ -112,4 +129,32 @@ pub(crate) fn explanation_json(explanation: &Explanation) -> Value {
         "next_change_at": time(explanation.next_change_at),
         "blockers": explanation.blockers.iter().map(blocker).collect::<Value>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass::{State, Why};
+
+    #[test]
+    fn who_holds_the_slot_is_named() {
+        let task = windlass::task_id();
+        let holder = LaneHolder { task, state: State::Running, worker: WorkerId::new("w").ok() };
+        let explanation = Explanation {
+            why: Why::LaneFull,
+            detail: "its lane is full".into(),
+            next_change_at: Some(Timestamp::MIN),
+            blockers: vec![Blocker::Task(holder)],
+        };
+        let text = explanation_text(task, &explanation);
+        assert!(text.contains(&format!("held by task {task} (running, worker w)")), "{text}");
+        assert!(text.ends_with("Next change: 1970-01-01T00:00:00.000000Z\n"), "{text}");
+        assert_eq!(explanation_json(&explanation)["blockers"][0]["worker_id"], "w");
+    }
+
+    #[test]
+    fn json_that_no_parser_holds_is_shown_as_text() {
+        assert_eq!(value(&Json::stored("1e400")), Value::String("1e400".into()));
+        assert_eq!(value(&Json::stored("{\"a\":1}"))["a"], 1);
+    }
 }

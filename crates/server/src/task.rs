@@ -5,7 +5,9 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use windlass::{Count, Cursor, Filter, Page, State, Store, TaskId};
 
-use crate::show::{Answer, explanation_json, record_json, record_text, task_json, task_line};
+use crate::show::{
+    Answer, explanation_json, explanation_text, record_json, record_text, task_json, task_line,
+};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -51,9 +53,7 @@ pub(crate) async fn run(store: &dyn Store, command: &Command) -> Result<Answer> 
 
 pub(crate) async fn why(store: &dyn Store, id: TaskId) -> Result<Answer> {
     let explanation = store.explain(id).await?.ok_or_else(|| not_found(id))?;
-    let next = explanation.next_change_at.map(|at| format!("\nNext change: {at}"));
-    let text = format!("Task {id}: {}.{}\n", explanation.detail, next.unwrap_or_default());
-    Ok(Answer { text, json: explanation_json(&explanation) })
+    Ok(Answer { text: explanation_text(id, &explanation), json: explanation_json(&explanation) })
 }
 
 pub(crate) async fn stats(store: &dyn Store) -> Result<Answer> {
