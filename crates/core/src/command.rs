@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
+use crate::notes::Report;
 use crate::time::Timestamp;
 
 /// What a handler decided.
@@ -61,6 +62,13 @@ pub enum Command {
         token: Token,
         /// When it really started; now by default.
         at: Option<Timestamp>,
+    },
+    /// The handler tells how far it is. The same report, again: nothing happens.
+    Report {
+        /// Proof of the claim.
+        token: Token,
+        /// What it tells.
+        report: Report,
     },
     /// The handler has ended. The same outcome for the same lease, again: nothing happens.
     Finish {
@@ -128,9 +136,10 @@ impl Command {
     #[must_use]
     pub fn task(&self) -> TaskId {
         match self {
-            Self::Start { token, .. } | Self::Finish { token, .. } | Self::Release { token, .. } => {
-                token.task
-            }
+            Self::Start { token, .. }
+            | Self::Report { token, .. }
+            | Self::Finish { token, .. }
+            | Self::Release { token, .. } => token.task,
             Self::Claim { task, .. }
             | Self::Cancel { task, .. }
             | Self::Retry { task, .. }
@@ -141,11 +150,18 @@ impl Command {
         }
     }
 
+    /// Whether it is the holder of the task who speaks, and who therefore need not be told.
+    #[must_use]
+    pub fn is_by_holder(&self) -> bool {
+        matches!(self, Self::Start { .. } | Self::Report { .. } | Self::Finish { .. } | Self::Release { .. })
+    }
+
     /// What a store has to load, and lock, before it can decide.
     #[must_use]
     pub fn scope(&self) -> Scope {
         match self {
             Self::Claim { .. } => Scope::TaskAndQueue,
+            Self::Report { .. } => Scope::TaskAndNotes,
             Self::Expire { .. } => Scope::TaskAndHolder,
             _ => Scope::Task,
         }
@@ -161,6 +177,8 @@ pub enum Scope {
     Task,
     /// And whether its queue is paused.
     TaskAndQueue,
+    /// And what the attempt that the command names has told so far.
+    TaskAndNotes,
     /// And until when its holder's heartbeat lasts.
     TaskAndHolder,
 }

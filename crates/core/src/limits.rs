@@ -28,8 +28,32 @@ pub const TEXT_BYTES: usize = 16 << 10;
 /// Tasks in one submit, commands in one turn, tasks in one claim. Bounds the time the one writer is held.
 pub const BATCH: usize = 1_000;
 
+/// Bytes of one line of an attempt's log.
+pub const LINE_BYTES: usize = 4 << 10;
+
+/// Bytes of the lines kept of one attempt's log. The newest are kept; more belongs where logs are searched.
+pub const LOG_BYTES: usize = 64 << 10;
+
+/// Lines kept of one attempt's log.
+pub const LOG_LINES: usize = 1_000;
+
+/// Bytes of a cron expression or the name of a time zone.
+pub const CRON_BYTES: usize = 256;
+
+/// Missed slots that one schedule may ask to be made up for.
+pub const CATCH_UP: u32 = 100;
+
+/// Schedules of one store. A leader looks at those that are due; operators list all.
+pub const SCHEDULES: usize = 10_000;
+
+/// How late a slot may be fired and still be on time: a leader that dies is followed within its lease of 30 s.
+pub const ON_TIME: Duration = Duration::from_secs(60);
+
 /// Queues, and kinds, that one worker may ask for. Their product is the number of index look-ups of a claim.
 pub const SUBSCRIPTIONS: usize = 256;
+
+/// Handlers that one worker runs at once. More workers are cheaper than more than this.
+pub const POOL: usize = 10_000;
 
 /// Tasks of one page of a listing.
 pub const PAGE: usize = 1_000;

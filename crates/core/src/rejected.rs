@@ -211,6 +211,20 @@ pub enum Rejected {
         /// What is wrong with it.
         why: String,
     },
+    /// There is no such schedule.
+    #[error("schedule {name:?} does not exist; `windlass schedule list` shows those that do")]
+    UnknownSchedule {
+        /// Its name.
+        name: String,
+    },
+    /// The schedule was fired or changed since it was looked at.
+    #[error("schedule {name:?} has moved on: its next slot is {next_at}; look at it again")]
+    ScheduleMoved {
+        /// Its name.
+        name: String,
+        /// Its first slot that was not fired.
+        next_at: Timestamp,
+    },
     /// The writer is not the leader of this term any more.
     #[error("term {term} is over; campaign again before doing a leader's work")]
     NotLeader {
@@ -248,6 +262,8 @@ impl Rejected {
             Self::LeaseAlive { .. } => "lease_alive",
             Self::UnknownEntity { .. } => "unknown_entity",
             Self::Unreadable { .. } => "unreadable",
+            Self::UnknownSchedule { .. } => "schedule_not_found",
+            Self::ScheduleMoved { .. } => "schedule_moved",
             Self::NotLeader { .. } => "not_leader",
         }
     }

@@ -10,6 +10,7 @@ use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
 use crate::limits;
 use crate::name::stored_text;
+use crate::notes::{Notes, Report};
 use crate::rank::rank;
 use crate::rejected::Rejected;
 use crate::retry::roll;
@@ -24,6 +25,8 @@ pub struct Before<'a> {
     pub task: &'a Task,
     /// Whether its queue is paused. Read only by [`Command::Claim`].
     pub paused: bool,
+    /// What its present attempt has told; `None` if nothing. Read only by [`Command::Report`].
+    pub notes: Option<&'a Notes>,
     /// Until when its holder is alive; `None` if there is no such worker. Read only by [`Command::Expire`].
     pub alive_until: Option<Timestamp>,
 }
@@ -32,7 +35,7 @@ impl<'a> Before<'a> {
     /// The task alone, which is all that most commands look at.
     #[must_use]
     pub fn of(task: &'a Task) -> Self {
-        Self { task, paused: false, alive_until: None }
+        Self { task, paused: false, notes: None, alive_until: None }
     }
 }
 
@@ -41,6 +44,8 @@ impl<'a> Before<'a> {
 pub struct Changes {
     /// Tasks that change.
     pub tasks: Vec<TaskChange>,
+    /// What the present attempt of the task that the command names has told from now on.
+    pub notes: Option<Notes>,
     /// Tasks that go, with everything that belongs to them.
     pub deleted: Vec<TaskId>,
 }
@@ -76,6 +81,7 @@ pub fn transition(before: &Before<'_>, command: &Command, now: Timestamp) -> Res
     match command {
         Command::Claim { worker, .. } => claim(before, worker, now),
         Command::Start { token, at } => start(task, token, *at, now),
+        Command::Report { token, report: told } => report(before, token, told),
         Command::Finish { token, outcome, started_at } => finish(task, token, outcome, *started_at, now),
         Command::Release { token, note } => release(task, token, note.as_deref(), now),
         Command::Cancel { by, .. } => cancel(task, by, now),
@@ -125,6 +131,15 @@ fn start(task: &Task, token: &Token, at: Option<Timestamp>, now: Timestamp) -> R
     let mut draft = Draft::of(task, now);
     draft.started(at, token);
     Ok(draft.done())
+}
+
+fn report(before: &Before<'_>, token: &Token, told: &Report) -> Result<Changes, Rejected> {
+    told.check()?;
+    holds(before.task, token)?;
+    let none = Notes { lease: token.lease, ..Notes::default() };
+    let known = before.notes.unwrap_or(&none);
+    let notes = known.with(told);
+    Ok(Changes { notes: (notes != *known).then_some(notes), ..Changes::default() })
 }
 
 fn finish(
@@ -407,6 +422,6 @@ impl<'a> Draft<'a> {
     fn done(self) -> Changes {
         let change =
             TaskChange { id: self.task.id, after: self.status, result: self.result, entries: self.entries };
-        Changes { tasks: vec![change], deleted: Vec::new() }
+        Changes { tasks: vec![change], ..Changes::default() }
     }
 }

@@ -205,6 +205,7 @@ fn decide(story: &Story, step: &Step) -> Result<Vec<Event>, Refusal> {
         Command::Finish { token, outcome, started_at } => {
             return finish(story, token, outcome, *started_at, at);
         }
+        Command::Report { token, .. } => may_speak(story, token).map(|_| None)?,
         Command::Claim { worker, .. } => claim(story, worker, step.paused)?,
         Command::Release { token, .. } => release(story, token)?,
         Command::Expire { lease, .. } => expire(story, *lease, step)?,
@@ -415,7 +416,7 @@ impl Tally {
 
 /// Puts one command to both sides and compares their answers; carries out what they agree on.
 fn compare(task: &mut Task, story: &mut Story, step: &Step, tally: &mut Tally) -> Result<(), TestCaseError> {
-    let before = Before { task, paused: step.paused, alive_until: step.alive_until };
+    let before = Before { task, paused: step.paused, notes: None, alive_until: step.alive_until };
     let core = transition(&before, &step.command, step.now);
     let naive = decide(story, step);
     let answer = match (&core, naive) {

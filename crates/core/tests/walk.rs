@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use windlass_core::{
     Ageing, Before, By, Changes, Command, Entry, Json, Lane, Lease, Name, NewTask, Outcome, Reason, Rejected,
-    Start, State, Task, TaskChange, TaskId, Timestamp, Token, WorkerId, history, limits, rank, transition,
+    Report, Start, State, Task, TaskChange, TaskId, Timestamp, Token, WorkerId, history, limits, rank,
+    transition,
 };
 
 /// Longer than every delay that occurs here, so that one such step of the clock makes anything due.
@@ -77,7 +78,8 @@ impl Life {
     }
 
     fn ask(&self, step: &Move) -> Result<Changes, Rejected> {
-        let before = Before { task: &self.task, paused: step.paused, alive_until: step.alive_until };
+        let before =
+            Before { task: &self.task, paused: step.paused, notes: None, alive_until: step.alive_until };
         transition(&before, &step.command, step.now)
     }
 
@@ -149,6 +151,7 @@ fn claims_of_workers(life: &Life) -> Vec<Command> {
     for lease in leases(&life.task) {
         for by in ["a", "b"] {
             let token = || life.token_of(lease, by);
+            commands.push(Command::Report { token: token(), report: Report::default() });
             for at in [None, Some(Timestamp::MIN), Some(Timestamp::MAX)] {
                 commands.push(Command::Start { token: token(), at });
             }
@@ -277,7 +280,7 @@ fn is_entitled(before: &Life, step: &Move) -> bool {
         Command::Promote { .. } => status.due_at.is_some_and(|due| due <= step.now),
         Command::Cancel { .. } => !status.state.is_final(),
         Command::Retry { .. } | Command::Resolve { .. } => true,
-        Command::Delete { .. } => false,
+        Command::Report { .. } | Command::Delete { .. } => false,
     }
 }
 
