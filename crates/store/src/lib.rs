@@ -16,14 +16,16 @@ mod request;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+mod wrap;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, Result};
 pub use memory::MemoryStore;
 pub use request::{
-    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Record, Submitted, Turn,
-    Turned,
+    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings,
+    Submitted, Turn, Turned,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use wrap::{Wrap, Wrapped};

@@ -8,16 +8,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Before, Changes, Command, Entity, Facts, LaneHolder, Leadership, Lease, Name, NewTask, NewWorker,
-    OnConflict, Rejected, Retention, State, Task, TaskId, Term, Timestamp, Worker, WorkerId, campaign,
-    limits, resign, transition,
+    Before, Changes, Command, Entity, Facts, Firing, Invalid, LaneHolder, Leadership, Lease, Name,
+    NewSchedule, NewTask, NewWorker, OnConflict, Rejected, Retention, Schedule, State, Task, TaskId, Term,
+    Timestamp, Worker, WorkerId, campaign, limits, resign, transition,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::request::{
-    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Record, Submitted, Turn,
-    Turned, check_batch, in_batch,
+    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings,
+    Submitted, Turn, Turned, check_batch, check_limit, in_batch,
 };
 use crate::store::Store;
 
@@ -26,7 +26,7 @@ use crate::store::Store;
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     rows: Mutex<Rows>,
-    wake: watch::Sender<u64>,
+    wake: watch::Sender<Rings>,
 }
 
 /// All rows of all tables.
@@ -40,6 +40,8 @@ struct Rows {
     leader: Option<Leadership>,
     paused: BTreeSet<(Name, Name)>,
     entities: BTreeSet<(Name, Entity)>,
+    schedules: BTreeMap<(Name, Name), Schedule>,
+    rings: Rings,
 }
 
 impl Default for MemoryStore {
@@ -52,7 +54,7 @@ impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, rows: Mutex::default(), wake: watch::Sender::new(0) }
+        Self { clock, rows: Mutex::default(), wake: watch::Sender::default() }
     }
 
     /// The rows, unless closed. A panic elsewhere leaves them whole: every change is made at once.
@@ -61,8 +63,8 @@ impl MemoryStore {
         if rows.closed { Err(Error::Closed) } else { Ok(rows) }
     }
 
-    fn ring(&self) {
-        self.wake.send_modify(|rings| *rings += 1);
+    fn ring(&self, rows: &Rows) {
+        self.wake.send_if_modified(|rings| std::mem::replace(rings, rows.rings) != rows.rings);
     }
 }
 
@@ -71,18 +73,8 @@ impl Store for MemoryStore {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         let mut rows = self.open()?;
         check_batch(&tasks)?;
-        let (len, now, mut submitted) = (tasks.len(), self.clock.now(), Vec::with_capacity(tasks.len()));
-        for (index, task) in tasks.into_iter().enumerate() {
-            match rows.submit(task, now) {
-                Ok(one) => submitted.push(one),
-                Err(rejected) => {
-                    let created = submitted.iter().filter(|one| one.created);
-                    created.for_each(|one| rows.delete(one.id));
-                    return Err(in_batch(len, index, rejected));
-                }
-            }
-        }
-        self.ring();
+        let submitted = rows.submit_all(tasks, self.clock.now())?;
+        self.ring(&rows);
         Ok(submitted)
     }
 
@@ -90,14 +82,10 @@ impl Store for MemoryStore {
         let mut rows = self.open()?;
         turn.check()?;
         let now = self.clock.now();
-        if let Some(term) = turn.term
-            && !rows.leader.as_ref().is_some_and(|leader| leader.is_current(term, now))
-        {
-            return Err(Rejected::NotLeader { term }.into());
-        }
+        rows.check_term(turn.term, now)?;
         let receipts = turn.commands.iter().map(|command| rows.apply(command, now)).collect();
         let claimed = turn.claim.map_or(Ok(Vec::new()), |claim| rows.claim(&claim, now));
-        self.ring();
+        self.ring(&rows);
         Ok(Turned { receipts, claimed })
     }
 
@@ -164,8 +152,15 @@ impl Store for MemoryStore {
         let expire = rows.tasks.values().map(|record| &record.task).filter(|task| rows.is_orphan(task, now));
         let expire = expire.map(|task| Command::Expire { task: task.id, lease: task.status.lease });
         let commands: Vec<_> = promote.chain(expire).take(limit).collect();
-        let next = next.filter(|_| commands.len() < limit);
-        Ok(Due { commands, next })
+        let mut timed: Vec<_> = rows.schedules.values().filter(|schedule| !schedule.paused).collect();
+        timed.sort_by_key(|schedule| (schedule.next_at, &schedule.namespace, &schedule.name));
+        let slot = timed.iter().map(|schedule| schedule.next_at).find(|at| *at > now);
+        let come = timed.into_iter().take_while(|schedule| schedule.next_at <= now);
+        let schedules: Vec<_> = come.take(limit).cloned().collect();
+        let next = next.into_iter().chain(slot.filter(|at| *at < Timestamp::MAX)).min();
+        let next = next.filter(|_| commands.len() < limit && schedules.len() < limit);
+        let silent_at = rows.workers.values().map(Worker::alive_until).filter(|until| *until > now).min();
+        Ok(Due { commands, schedules, next, silent_at, now })
     }
 
     async fn task(&self, id: TaskId) -> Result<Option<Record>> {
@@ -225,7 +220,8 @@ impl Store for MemoryStore {
         let mut rows = self.open()?;
         let queue = (namespace.clone(), queue.clone());
         let _ = if paused { rows.paused.insert(queue) } else { rows.paused.remove(&queue) };
-        self.ring();
+        rows.rings.claimable += u64::from(!paused);
+        self.ring(&rows);
         Ok(())
     }
 
@@ -241,6 +237,78 @@ impl Store for MemoryStore {
 
     async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
         Ok(self.open()?.entities.contains(&(namespace.clone(), entity.clone())))
+    }
+
+    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
+        let rows = self.open()?;
+        check_limit(limit)?;
+        let known = rows.entities.iter().filter(|(owner, _)| owner == namespace).map(|(_, entity)| entity);
+        let rest = known.filter(|entity| after.is_none_or(|after| *entity > after));
+        Ok(rest.take(limit).cloned().collect())
+    }
+
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
+        let mut rows = self.open()?;
+        schedule.check()?;
+        let key = (schedule.namespace.clone(), schedule.name.clone());
+        if rows.schedules.len() >= limits::SCHEDULES && !rows.schedules.contains_key(&key) {
+            return Err(Invalid::number("number of schedules", limits::SCHEDULES + 1, "at most 10000").into());
+        }
+        let schedule = schedule.admit(rows.schedules.get(&key), self.clock.now());
+        rows.schedules.insert(key, schedule.clone());
+        rows.rings.timed += 1;
+        self.ring(&rows);
+        Ok(schedule)
+    }
+
+    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
+        Ok(self.open()?.schedules.remove(&(namespace.clone(), name.clone())).is_some())
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        Ok(self.open()?.schedules.values().cloned().collect())
+    }
+
+    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        let mut rows = self.open()?;
+        check_batch(&firing.tasks)?;
+        let now = self.clock.now();
+        rows.check_term(term, now)?;
+        let key = (firing.namespace.clone(), firing.name.clone());
+        let Some(before) = rows.schedules.get(&key).cloned() else {
+            return Err(Rejected::UnknownSchedule { name: firing.name.to_string() }.into());
+        };
+        firing.check(&before)?;
+        let submitted = rows.submit_all(firing.tasks.clone(), now)?;
+        let after = firing.fired(
+            &before,
+            &submitted.iter().map(|one| (one.id, one.created)).collect::<Vec<_>>(),
+            now,
+        );
+        rows.schedules.insert(key, after);
+        self.ring(&rows);
+        Ok(submitted)
+    }
+
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        let mut rows = self.open()?;
+        // One parked task of each lane.
+        let mut lanes = BTreeMap::new();
+        for task in rows.tasks.values().map(|record| &record.task).filter(|task| task.is_parked()) {
+            let lane = task.spec.lane_key().map(|(namespace, key)| format!("{namespace} {key}"));
+            lanes.entry(lane).or_insert_with(|| task.clone());
+        }
+        let rest = lanes.into_iter().filter(|(lane, _)| after.is_none() || *lane > after);
+        let rest: Vec<_> = rest.take(limit).collect();
+        let repaired = rest.iter().map(|(_, task)| rows.give_slots(task)).sum();
+        let next = rest.last().filter(|_| rest.len() == limit).and_then(|(lane, _)| lane.clone());
+        self.ring(&rows);
+        Ok(Reconciled { repaired, next })
+    }
+
+    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
+        drop(self.open()?);
+        Ok(vec![("store", "memory".into()), ("durability", "none: lost when the process ends".into())])
     }
 
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
@@ -259,7 +327,7 @@ impl Store for MemoryStore {
         Ok(old.len())
     }
 
-    fn watch(&self) -> watch::Receiver<u64> {
+    fn watch(&self) -> watch::Receiver<Rings> {
         self.wake.subscribe()
     }
 
@@ -278,6 +346,30 @@ impl Rows {
         self.tasks.values().find(|Record { task: Task { spec, .. }, .. }| {
             spec.namespace == *namespace && spec.kind == *kind && spec.key.as_deref() == Some(key)
         })
+    }
+
+    fn check_term(&self, term: Option<Term>, now: Timestamp) -> Result<(), Rejected> {
+        match term {
+            Some(term) if !self.leader.as_ref().is_some_and(|leader| leader.is_current(term, now)) => {
+                Err(Rejected::NotLeader { term })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn submit_all(&mut self, tasks: Vec<NewTask>, now: Timestamp) -> Result<Vec<Submitted>> {
+        let (len, mut submitted) = (tasks.len(), Vec::with_capacity(tasks.len()));
+        for (index, task) in tasks.into_iter().enumerate() {
+            match self.submit(task, now) {
+                Ok(one) => submitted.push(one),
+                Err(rejected) => {
+                    let created = submitted.iter().filter(|one| one.created);
+                    created.for_each(|one| self.delete(one.id));
+                    return Err(in_batch(len, index, rejected));
+                }
+            }
+        }
+        Ok(submitted)
     }
 
     fn submit(&mut self, new: NewTask, now: Timestamp) -> Result<Submitted, Rejected> {
@@ -303,8 +395,10 @@ impl Rows {
         self.seqs.insert(task.id, self.last_seq);
         self.tasks.insert(
             self.last_seq,
-            Record { task: task.clone(), payload, result: None, history: vec![entry] },
+            Record { task: task.clone(), payload, result: None, history: vec![entry], notes: Vec::new() },
         );
+        self.rings.claimable += u64::from(task.status.state == State::Pending);
+        self.rings.timed += u64::from(task.status.due_at.is_some());
         self.give_slots(&task);
         Ok(submitted)
     }
@@ -321,27 +415,39 @@ impl Rows {
             self.check_worker(worker, now)?;
         }
         let id = command.task();
-        let Some(Record { task, .. }) = self.record(id) else {
+        let Some(Record { task, notes, .. }) = self.record(id) else {
             return Err(Rejected::NotFound { task: id });
         };
-        let task = task.clone();
-        let before =
-            Before { task: &task, paused: self.is_paused(&task), alive_until: self.alive_until(&task) };
+        let (task, notes) = (task.clone(), notes.clone());
+        let before = Before {
+            task: &task,
+            paused: self.is_paused(&task),
+            notes: notes.last().filter(|notes| notes.lease == task.status.lease),
+            alive_until: self.alive_until(&task),
+        };
         let changes = transition(&before, command, now)?;
         let changed = changes != Changes::default();
-        self.write(changes);
+        self.write(id, changes, command.is_by_holder());
         let status = &self.record(id).map_or(&task, |record| &record.task).status;
-        Ok(Receipt { task: id, state: status.state, attempt: status.attempt, lease: status.lease, changed })
+        let (state, attempt, lease) = (status.state, status.attempt, status.lease);
+        Ok(Receipt { task: id, kind: task.spec.kind.clone(), state, attempt, lease, changed })
     }
 
-    fn write(&mut self, changes: Changes) {
+    fn write(&mut self, id: TaskId, changes: Changes, by_holder: bool) {
         for id in changes.deleted {
             self.delete(id);
+        }
+        if let Some(notes) = changes.notes
+            && let Some(record) = self.seqs.get(&id).and_then(|seq| self.tasks.get_mut(seq))
+        {
+            record.notes.retain(|known| known.lease != notes.lease);
+            record.notes.push(notes);
         }
         for change in changes.tasks {
             let Some(record) = self.seqs.get(&change.id).and_then(|seq| self.tasks.get_mut(seq)) else {
                 continue;
             };
+            self.rings.note(&record.task.status, &change.after, by_holder);
             record.task.status = change.after;
             record.result = change.result.or(record.result.take());
             record.history.extend(change.entries);
@@ -366,16 +472,19 @@ impl Rows {
     }
 
     /// Gives free slots of the task's lane to parked tasks, in submit order. The head of the line decides:
-    /// if it cannot start, nobody overtakes it.
-    fn give_slots(&mut self, task: &Task) {
+    /// if it cannot start, nobody overtakes it. Says how many it gave.
+    fn give_slots(&mut self, task: &Task) -> u64 {
+        let mut given = 0;
         loop {
             let taken = self.lane(task).filter(|other| other.status.slot).count();
-            let Some(head) = self.lane(task).find(|other| other.is_parked()) else { break };
+            let Some(head) = self.lane(task).find(|other| other.is_parked()) else { return given };
             if !head.spec.lane.as_ref().is_some_and(|lane| lane.admits(taken)) {
-                break;
+                return given;
             }
             let seq = self.seqs[&head.id];
             self.tasks.entry(seq).and_modify(|record| record.task.status.slot = true);
+            self.rings.claimable += 1;
+            given += 1;
         }
     }
 
@@ -395,9 +504,12 @@ impl Rows {
             let take = Command::Claim { task: task.id, worker: claim.worker.clone() };
             let Ok(changes) = transition(&Before::of(task), &take, now) else { break };
             let id = task.id;
-            self.write(changes);
-            let taken = self.record(id).map(|Record { task, payload, .. }| (task.clone(), payload.clone()));
-            claimed.extend(taken.map(|(task, payload)| Claimed { task, payload }));
+            self.write(id, changes, true);
+            let taken = self.record(id).map(|Record { task, payload, notes, .. }| {
+                let details = notes.iter().rev().find_map(|notes| notes.details.clone());
+                Claimed { task: task.clone(), payload: payload.clone(), details }
+            });
+            claimed.extend(taken);
         }
         Ok(claimed)
     }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use windlass_core::{
-    Command, Entity, Entry, Invalid, Json, Lane, Lease, Name, NewTask, Rejected, State, Task, TaskId, Term,
-    Timestamp, WorkerId, check_subscriptions, limits,
+    Command, Entity, Entry, Invalid, Json, Lane, Lease, Name, NewTask, Notes, Rejected, Schedule, State,
+    Status, Task, TaskId, Term, Timestamp, WorkerId, check_subscriptions, limits,
 };
 
 use crate::error::{Error, Result};
@@ -28,6 +28,14 @@ pub(crate) fn check_batch(tasks: &[NewTask]) -> Result<()> {
     }
     for (index, task) in tasks.iter().enumerate() {
         task.check().map_err(|invalid| in_batch(tasks.len(), index, invalid.into()))?;
+    }
+    Ok(())
+}
+
+/// Whether a number of rows asked for is within bounds.
+pub(crate) fn check_limit(limit: usize) -> Result<()> {
+    if !(1..=limits::PAGE).contains(&limit) {
+        return Err(Invalid::number("limit", limit, "1 to 1000").into());
     }
     Ok(())
 }
@@ -59,6 +67,8 @@ pub struct Claimed {
     pub task: Task,
     /// The handler's input.
     pub payload: Json,
+    /// What the last attempt that said so left behind for the next.
+    pub details: Option<Json>,
 }
 
 /// One turn of a worker or a leader: report what was done, then take more, in one transaction.
@@ -99,10 +109,12 @@ pub struct Turned {
 }
 
 /// Where a task is after a command that was accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receipt {
     /// The task.
     pub task: TaskId,
+    /// Its kind.
+    pub kind: Name,
     /// Where it is; where it was, if it was deleted.
     pub state: State,
     /// Attempts used.
@@ -139,8 +151,14 @@ impl Pulse {
 pub struct Due {
     /// To be carried out by the leader; more may follow.
     pub commands: Vec<Command>,
-    /// The next moment at which a waiting task becomes due, if `commands` is not full.
+    /// Schedules whose next slot has come, earliest first.
+    pub schedules: Vec<Schedule>,
+    /// The next moment at which a waiting task or a schedule becomes due, if neither list is full.
     pub next: Option<Timestamp>,
+    /// When the first of the live workers counts as dead, unless it is heard of.
+    pub silent_at: Option<Timestamp>,
+    /// The store's present, which the other moments are to be compared with.
+    pub now: Timestamp,
 }
 
 /// A task with everything that belongs to it.
@@ -154,6 +172,8 @@ pub struct Record {
     pub result: Option<Json>,
     /// All that happened, oldest first.
     pub history: Vec<Entry>,
+    /// What attempts have told about themselves, oldest first; those that told nothing are left out.
+    pub notes: Vec<Notes>,
 }
 
 /// Which tasks to list. Everything that is set must hold.
@@ -171,6 +191,8 @@ pub struct Filter {
     pub entity: Option<Entity>,
     /// With this tag.
     pub tag: Option<String>,
+    /// Held by this worker, or last held by it if it is final.
+    pub worker: Option<WorkerId>,
     /// Unchanged since before this moment. With the states claimed and running: the stale report.
     pub updated_before: Option<Timestamp>,
 }
@@ -189,6 +211,7 @@ impl Filter {
             && is(self.kind.as_ref(), &spec.kind)
             && (self.entity.is_none() || self.entity == spec.lane.as_ref().and_then(Lane::entity))
             && self.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
+            && (self.worker.is_none() || self.worker == status.worker)
             && self.updated_before.is_none_or(|before| status.updated_at < before)
     }
 }
@@ -214,10 +237,7 @@ impl Default for Page {
 impl Page {
     /// Whether the limit is within bounds.
     pub(crate) fn check(&self) -> Result<()> {
-        if !(1..=limits::PAGE).contains(&self.limit) {
-            return Err(Invalid::number("limit", self.limit, "1 to 1000").into());
-        }
-        Ok(())
+        check_limit(self.limit)
     }
 }
 
@@ -251,6 +271,45 @@ pub struct Listing {
     /// Where to go on. A page may be short, even empty, and still have one: a page looks at a bounded
     /// number of rows.
     pub next: Option<Cursor>,
+}
+
+/// What has happened since a store was opened, as far as anyone may be waiting for it. Only differences mean anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rings {
+    /// Something became claimable.
+    pub claimable: u64,
+    /// Something waits for a moment that was not waited for before.
+    pub timed: u64,
+    /// Something became final.
+    pub settled: u64,
+    /// Something was taken from its holder.
+    pub revoked: u64,
+}
+
+impl Rings {
+    /// Every bell, for what cannot be told apart.
+    pub(crate) fn ring_all(&mut self) {
+        let Self { claimable, timed, settled, revoked } = self;
+        [claimable, timed, settled, revoked].into_iter().for_each(|bell| *bell += 1);
+    }
+
+    /// The bells for a task that went from one status to another.
+    pub(crate) fn note(&mut self, before: &Status, after: &Status, by_its_holder: bool) {
+        let entered = |is: fn(State) -> bool| u64::from(is(after.state) && !is(before.state));
+        self.claimable += entered(|state| state == State::Pending);
+        self.timed += u64::from(after.due_at.is_some() && after.due_at != before.due_at);
+        self.settled += entered(State::is_final);
+        self.revoked += u64::from(before.state.is_held() && !after.state.is_held() && !by_its_holder);
+    }
+}
+
+/// What one look of the reconcile chore found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reconciled {
+    /// What was wrong and has been put right. Always 0, unless something else than Windlass wrote to the store.
+    pub repaired: u64,
+    /// Where to go on; absent at the end.
+    pub next: Option<String>,
 }
 
 /// How many tasks of one sort there are.

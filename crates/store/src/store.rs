@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Command, Entity, Explanation, Facts, Leadership, Lease, Name, NewTask, NewWorker, Rejected, Retention,
-    TaskId, Term, Worker, WorkerId, explain,
+    Command, Entity, Explanation, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker,
+    Rejected, Retention, Schedule, TaskId, Term, Timestamp, Worker, WorkerId, explain,
 };
 
 use crate::error::Result;
 use crate::request::{
-    Claim, Claimed, Count, Due, Filter, Listing, Page, Pulse, Receipt, Record, Submitted, Turn, Turned,
+    Claim, Claimed, Count, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings, Submitted,
+    Turn, Turned,
 };
 
 /// A place where tasks live. Every write is atomic and, once acknowledged, durable; every decision is the core's.
@@ -59,8 +60,14 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// The last leader's lease, over or not.
     async fn leader(&self) -> Result<Option<Leadership>>;
 
-    /// What the passing of time asks for: at most `limit` commands, longest due first, then those for expired leases.
+    /// What the passing of time asks for: at most `limit` commands, longest due first, then those for expired leases; and at
+    /// most `limit` schedules.
     async fn due(&self, limit: usize) -> Result<Due>;
+
+    /// The store's present.
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(self.due(0).await?.now)
+    }
 
     /// A task with payload, result and history.
     async fn task(&self, id: TaskId) -> Result<Option<Record>>;
@@ -94,12 +101,35 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Whether an entity is registered.
     async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool>;
 
+    /// Registered entities of a namespace, by name, at most `limit` (1 to 1,000), from the first after `after`.
+    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>>;
+
+    /// Makes a schedule, or changes the one of that name.
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule>;
+
+    /// Forgets a schedule; says whether there was one. Tasks that it submitted stay.
+    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool>;
+
+    /// All schedules, by namespace and name.
+    async fn schedules(&self) -> Result<Vec<Schedule>>;
+
+    /// Submits the tasks for slots of a schedule and moves it on, in one transaction; nothing, if it has moved on already. With a
+    /// leader's term, nothing if that is over.
+    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>>;
+
+    /// Looks at part of what is kept beside the states of tasks (who holds the slots of lanes), and puts right what does not follow
+    /// from them. Begins at `after`, the end of an earlier look, and looks at no more than `limit` lanes.
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled>;
+
+    /// What this store is and how it is set: names and values for people, such as its durability.
+    async fn describe(&self) -> Result<Vec<(&'static str, String)>>;
+
     /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and says how many.
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize>;
 
-    /// Changes whenever there may be something new to claim, or something to let go. Only an optimisation:
+    /// Changes whenever there may be something new to claim, to wait for, or to let go. Only an optimisation:
     /// a signal may be missed or be in vain.
-    fn watch(&self) -> watch::Receiver<u64>;
+    fn watch(&self) -> watch::Receiver<Rings>;
 
     /// Ends what is in progress and closes. Every later call answers [`Error::Closed`](crate::Error::Closed); closing
     /// again is fine.

@@ -13,9 +13,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use support::{file, rows, runtime};
-use windlass_core::{By, Command, Json, Lane, NewTask, Outcome, Retention, Start, State, WorkerId};
+use windlass_core::{
+    By, Command, Firing, Json, Lane, Name, NewSchedule, NewTask, Outcome, Retention, Start, State, WorkerId,
+};
 use windlass_store::conformance::{
-    claim_of, completed, entity, failed, failed_for_good, finish, invariants, token,
+    START, claim_of, completed, details, entity, failed, failed_for_good, finish, hourly, invariants, report,
+    token,
 };
 use windlass_store::sqlite::Options;
 use windlass_store::{Error, Store, Turn};
@@ -74,6 +77,8 @@ fn a_worker_s_turn_that_dies_anywhere_is_whole_or_absent() {
 
         let held = world.claimed(|_| {}).await;
         world.sweep("start", Op::apply(Command::Start { token: token(&held), at: None })).await;
+        world.sweep("report", Op::apply(report(&held, details("[1]")))).await;
+        world.sweep("report more", Op::apply(report(&held, details("[1,2]")))).await;
         world.pass(1);
         world.sweep("complete what runs", Op::apply(finish(&held, completed("[1]")))).await;
         let outcomes = [
@@ -93,6 +98,11 @@ fn a_worker_s_turn_that_dies_anywhere_is_whole_or_absent() {
         let release = Command::Release { token: token(&held), note: Some("shutdown".into()) };
         world.sweep("release", Op::apply(release)).await;
         world.do_it(Op::claim(&worker, 9)).await;
+        let held = world.claimed(|_| {}).await;
+        let commands = vec![report(&held, details("[1]")), finish(&held, completed("1"))];
+        world.sweep("report and complete", Op::Turn(Turn { commands, ..Turn::default() })).await;
+        let commands = vec![Command::Delete { task: held.task.id }];
+        world.sweep("delete it with its notes", Op::Turn(Turn { commands, ..Turn::default() })).await;
 
         let planner = Lane::of(&entity("planner:1"));
         let first = world.claimed(in_lane(planner.clone())).await;
@@ -109,7 +119,7 @@ fn a_worker_s_turn_that_dies_anywhere_is_whole_or_absent() {
         };
         world.sweep("finish one and claim the next", Op::Turn(turn)).await;
         println!("{} crash points of turns", world.points);
-        assert!(world.points >= 160, "only {} points were visited", world.points);
+        assert!(world.points >= 190, "only {} points were visited", world.points);
     });
 }
 
@@ -189,6 +199,31 @@ fn a_change_of_the_fleet_that_dies_anywhere_is_whole_or_absent() {
     });
 }
 
+/// I14 for schedules: set, changed, fired for one slot and for several, left out, and removed.
+#[test]
+fn a_schedule_that_dies_anywhere_is_whole_or_absent() {
+    runtime().block_on(async {
+        let world = &mut World::new().await;
+        world.sweep("set a schedule", Op::schedule(hourly("s", START))).await;
+        world.pass(1);
+        let paused = NewSchedule { paused: Some(true), ..hourly("s", START) };
+        world.sweep("pause it", Op::schedule(paused)).await;
+        let resumed = NewSchedule { paused: Some(false), ..hourly("s", START) };
+        world.sweep("resume it", Op::schedule(resumed)).await;
+        let slot = world.slot().await;
+        world.sweep("fire a slot", Op::Fire(slot)).await;
+        let mut slots = world.slot().await;
+        let lane = Some(Lane::of(&entity("planner:1")));
+        slots.tasks.extend((0..2).map(|_| NewTask { lane: lane.clone(), ..world.task() }));
+        world.sweep("fire several slots", Op::Fire(slots)).await;
+        let out = Firing { tasks: Vec::new(), skipped: 2, ..world.slot().await };
+        world.sweep("leave slots out", Op::Fire(out)).await;
+        world.sweep("remove it", Op::Unschedule(Name::new("schedule", "s").unwrap())).await;
+        println!("{} crash points of schedules", world.points);
+        assert!(world.points >= 60, "only {} points were visited", world.points);
+    });
+}
+
 /// I1, I18: one commit for many callers is one all-or-nothing, and who is refused in the middle changes nothing.
 #[test]
 fn a_group_that_dies_anywhere_is_whole_or_absent() {
@@ -224,7 +259,7 @@ fn a_group_that_dies_anywhere_is_whole_or_absent() {
         }
         assert_eq!(commits, 2, "one commit for the first caller, one for all others");
         println!("{} crash points of a group", world.points);
-        assert!(world.points >= 80, "only {} points were visited", world.points);
+        assert!(world.points >= 95, "only {} points were visited", world.points);
     });
 }
 
@@ -233,33 +268,41 @@ fn a_group_that_dies_anywhere_is_whole_or_absent() {
 fn a_torn_log_gives_the_state_before() {
     runtime().block_on(async {
         let world = &mut World::new().await;
-        let seed = world.task();
-        world.submit(seed).await;
-        let (before, start) = (world.rows(), std::fs::metadata(log(&file(&world.directory))).unwrap().len());
+        let held = world.claimed(|_| {}).await;
         let batch = (0..5).map(|_| world.task()).collect();
-        world.do_it(Op::Submit(batch)).await;
-        let whole = std::fs::read(log(&file(&world.directory))).unwrap();
-        let (start, end) = (usize::try_from(start).unwrap(), whole.len());
-        assert!(start < end, "the log grew by {start}..{end}");
-        for cut in (start..end).step_by(997) {
-            for rotten in [false, true] {
-                world.film(None);
-                world.camera.lock().unwrap().look(&file(&world.directory), "power cut", true);
-                let corpse = world.corpses().remove(0);
-                let mut torn = whole.clone();
-                if rotten {
-                    torn[cut] ^= 1;
-                } else {
-                    torn.truncate(cut);
-                }
-                std::fs::write(log(&corpse.path), torn).unwrap();
-                let what = format!("torn at {cut} of {end}, rotten: {rotten}");
-                world.autopsy(&what, &corpse, &before, None).await;
-            }
-        }
+        tear(world, "a submit", Op::Submit(batch), 997).await;
+        tear(world, "a report", Op::apply(report(&held, details("[1]"))), 997).await;
+        tear(world, "a schedule", Op::schedule(hourly("s", START)), 997).await;
+        let slot = world.slot().await;
+        tear(world, "a fired slot", Op::Fire(slot), 997).await;
         println!("{} torn logs", world.points);
-        assert!(world.points >= 50, "only {} cuts were made", world.points);
+        assert!(world.points >= 300, "only {} cuts were made", world.points);
     });
+}
+
+/// Does `op`, and looks at what is there if its part of the log was torn, or had rotted, at every so many bytes.
+async fn tear(world: &mut World, what: &str, op: Op, every: usize) {
+    let (before, start) = (world.rows(), std::fs::metadata(log(&file(&world.directory))).unwrap().len());
+    world.do_it(op).await;
+    let whole = std::fs::read(log(&file(&world.directory))).unwrap();
+    let (start, end) = (usize::try_from(start).unwrap(), whole.len());
+    assert!(start < end, "the log grew by {start}..{end} with {what}");
+    for cut in (start..end).step_by(every) {
+        for rotten in [false, true] {
+            world.film(None);
+            world.camera.lock().unwrap().look(&file(&world.directory), "power cut", true);
+            let corpse = world.corpses().remove(0);
+            let mut torn = whole.clone();
+            if rotten {
+                torn[cut] ^= 1;
+            } else {
+                torn.truncate(cut);
+            }
+            std::fs::write(log(&corpse.path), torn).unwrap();
+            let what = format!("{what} torn at {cut} of {end}, rotten: {rotten}");
+            world.autopsy(&what, &corpse, &before, None).await;
+        }
+    }
 }
 
 /// Planned panics are not printed.

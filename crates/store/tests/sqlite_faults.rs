@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use support::{again, file, open, place, role, rows, runtime, task};
-use windlass_core::{By, Json, NewTask, Retention, State, TaskId};
-use windlass_store::conformance::{claim_of, completed, finish, id, invariants};
-use windlass_store::sqlite::{Durability, Options};
-use windlass_store::{Error, SqliteStore, Store, SystemClock};
+use windlass_core::{By, Json, Lane, Name, NewTask, Retention, State, TaskId};
+use windlass_store::conformance::{
+    claim_of, completed, details, finish, firing, hourly, id, invariants, report, token,
+};
+use windlass_store::sqlite::{Durability, Options, migrations};
+use windlass_store::{Clock, Error, SqliteStore, Store, SystemClock};
 
 /// The files of a directory with their contents: what "not touched" means.
 fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -122,6 +124,45 @@ fn an_edited_migration_is_refused_by_number() {
     assert_eq!(rows(&path), before, "nothing is changed");
 }
 
+/// I21: what opening would do can be seen before it is done, and looking does nothing.
+#[test]
+fn looking_at_the_migrations_applies_none() {
+    let names = |path: &Path| -> Vec<(i64, String, bool)> {
+        let all = migrations(path).unwrap();
+        all.into_iter().map(|one| (one.version, one.name, one.applied_at.is_some())).collect()
+    };
+    let expected = |applied: i64| -> Vec<(i64, String, bool)> {
+        let all = ["tasks", "documents", "notes_and_schedules"].into_iter();
+        (1..).zip(all).map(|(version, name)| (version, name.to_owned(), version <= applied)).collect()
+    };
+    let directory = place();
+    let path = file(&directory);
+    assert_eq!(names(&path), expected(0));
+    assert!(contents(directory.path()).is_empty(), "a file that is not there is not made");
+    std::fs::write(&path, b"").unwrap();
+    assert_eq!(names(&path), expected(0));
+    assert!(std::fs::read(&path).unwrap().is_empty(), "an empty one stays empty");
+    used(directory.path());
+    let (before, bytes) = (rows(&path), std::fs::read(&path).unwrap());
+    assert_eq!(names(&path), expected(3));
+    assert!(migrations(&path).unwrap().iter().all(|one| one.applied_at <= Some(SystemClock.now())));
+    assert!(std::fs::read(&path).unwrap() == bytes, "no byte is changed");
+    let store = open(&path);
+    assert_eq!(names(&path), expected(3), "also while a store is open");
+    drop(store);
+    let older = "DROP TABLE notes; DROP TABLE schedules; DELETE FROM migrations WHERE version = 3";
+    Connection::open(&path).unwrap().execute_batch(older).unwrap();
+    assert_eq!(names(&path), expected(2));
+    drop(open(&path));
+    assert_eq!(names(&path), expected(3), "opening it applies what is missing");
+    assert_eq!(rows(&path)["tasks"], before["tasks"]);
+    let newer = "INSERT INTO migrations VALUES (999, 'from the future', 'x', 0)";
+    Connection::open(&path).unwrap().execute(newer, []).unwrap();
+    assert!(migrations(&path).unwrap_err().to_string().contains("version 999"), "it would be refused");
+    std::fs::write(&path, b"To whom it may concern. ".repeat(400)).unwrap();
+    assert!(matches!(migrations(&path), Err(Error::Unusable(_))), "not a database");
+}
+
 /// I21: migrations lose and double nothing, however many open a fresh file at once.
 #[test]
 fn ten_threads_open_a_fresh_file_at_once() {
@@ -143,7 +184,7 @@ fn ten_threads_open_a_fresh_file_at_once() {
             let answer = thread.join().unwrap();
             assert!(answer.is_ok(), "round {round}: {answer:?}");
         }
-        assert_eq!(rows(&path)["migrations"].len(), 2, "each migration is applied once");
+        assert_eq!(rows(&path)["migrations"].len(), 3, "each migration is applied once");
         assert_eq!(rows(&path)["tasks"].len(), 10);
     }
 }
@@ -188,7 +229,7 @@ fn ten_processes_open_a_fresh_file_at_once() {
     for child in children {
         assert!(child.wait_with_output().unwrap().status.success(), "every process opens it");
     }
-    assert_eq!(rows(&file(&directory))["migrations"].len(), 2, "each migration is applied once");
+    assert_eq!(rows(&file(&directory))["migrations"].len(), 3, "each migration is applied once");
     assert_eq!(rows(&file(&directory))["tasks"].len(), 10);
 }
 
@@ -394,6 +435,99 @@ fn an_unreadable_row_holds_up_only_itself() {
         let keep = Retention::default().keep(State::Cancelled, Duration::ZERO).unwrap();
         let keep = keep.keep(State::Completed, Duration::ZERO).unwrap();
         assert_eq!(store.prune(&keep, 10).await.unwrap(), 2, "what is old goes, readable or not");
+        invariants::check(&store, &SystemClock).await;
+    });
+}
+
+/// I18, I14: a schedule that this version cannot read is not fired, and holds up no other; it can be removed by name.
+#[test]
+fn an_unreadable_schedule_holds_up_only_itself() {
+    let directory = place();
+    let store = open(&file(&directory));
+    runtime().block_on(async {
+        let now = SystemClock.now();
+        for name in ["a", "b", "c"] {
+            store.set_schedule(hourly(name, now)).await.unwrap();
+        }
+        let by_hand = Connection::open(file(&directory)).unwrap();
+        by_hand.execute("UPDATE schedules SET overlap = 'quantum' WHERE name = 'a'", []).unwrap();
+        by_hand.execute("UPDATE schedules SET template = '{}' WHERE name = 'b'", []).unwrap();
+        let due = store.due(1).await.unwrap().schedules;
+        assert_eq!(due.iter().map(|schedule| &*schedule.name).collect::<Vec<_>>(), ["c"]);
+        store.fire(firing(&due[0], id(1)), None).await.unwrap();
+        assert!(store.schedules().await.unwrap_err().to_string().contains("quantum"));
+        for name in ["a", "b"] {
+            let name = Name::new("schedule", name).unwrap();
+            assert!(store.remove_schedule(&Name::default(), &name).await.unwrap());
+        }
+        assert_eq!(store.schedules().await.unwrap().len(), 1);
+        invariants::check(&store, &SystemClock).await;
+    });
+}
+
+/// I18: notes that this version cannot read hinder neither the end of the attempt nor its neighbours.
+#[test]
+fn unreadable_notes_hold_up_only_themselves() {
+    let directory = place();
+    let store = open(&file(&directory));
+    runtime().block_on(async {
+        store.submit((1..=2).map(task).collect()).await.unwrap();
+        let worker = support::worker(&store, "worker").await;
+        let claimed = store.claim(claim_of(&worker, 2)).await.unwrap();
+        let told = |n: usize| report(&claimed[n], details("[1]"));
+        store.apply(vec![told(0)]).await.unwrap().remove(0).unwrap();
+        let by_hand = Connection::open(file(&directory)).unwrap();
+        by_hand.execute("UPDATE notes SET lines = 'quantum'", []).unwrap();
+        let finish = finish(&claimed[0], completed("1"));
+        let receipts = store.apply(vec![told(0), told(1), finish]).await.unwrap();
+        assert_eq!(receipts[0].as_ref().unwrap_err().code(), "unreadable");
+        assert!(receipts[1].is_ok() && receipts[2].is_ok(), "{receipts:?}");
+    });
+}
+
+/// I7, 0.8: whoever waits beside a free slot because a hand took it away is found, gets it, is counted, and those who wait for work
+/// are told; a lane that is full stays as it is.
+#[test]
+fn a_slot_that_a_hand_took_is_given_again() {
+    let directory = place();
+    let store = open(&file(&directory));
+    runtime().block_on(async {
+        let lane = |key: &str, limit| Some(Lane::new(key, limit).unwrap());
+        let tasks: Vec<NewTask> = (1..=9)
+            .map(|n| match n {
+                1..=3 => NewTask { lane: lane("one", 1), ..task(n) },
+                4..=7 => NewTask { lane: lane("two", 2), ..task(n) },
+                _ => NewTask { lane: lane("full", 1), ..task(n) },
+            })
+            .collect();
+        store.submit(tasks).await.unwrap();
+        let whole = store.counts().await.unwrap();
+        let by_hand = Connection::open(file(&directory)).unwrap();
+        by_hand.execute("UPDATE tasks SET slot = 0 WHERE lane = 'one' OR lane = 'two'", []).unwrap();
+        let worker = support::worker(&store, "worker").await;
+        let claimed = store.claim(claim_of(&worker, 9)).await.unwrap();
+        assert_eq!(claimed.len(), 1, "only the lane that was left alone goes on");
+        let release = windlass_core::Command::Release { token: token(&claimed[0]), note: None };
+        store.apply(vec![release]).await.unwrap().remove(0).unwrap();
+
+        let news = store.watch();
+        let before = *news.borrow();
+        let (mut repaired, mut after) = (Vec::new(), None);
+        loop {
+            let look = store.reconcile(after, 1).await.unwrap();
+            repaired.push(look.repaired);
+            after = look.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(repaired, [0, 1, 2, 0], "full, one, two, and the end");
+        assert!(news.borrow().claimable > before.claimable, "those who wait for work are told");
+        assert_eq!(store.counts().await.unwrap(), whole, "nothing else has changed");
+        let claimed = store.claim(claim_of(&worker, 9)).await.unwrap();
+        let ids: Vec<_> = claimed.iter().map(|claimed| claimed.task.id).collect();
+        assert_eq!(ids, [1, 4, 5, 8].map(id), "in the order of submission");
+        assert_eq!(store.reconcile(None, 9).await.unwrap().repaired, 0);
         invariants::check(&store, &SystemClock).await;
     });
 }

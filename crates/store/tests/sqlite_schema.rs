@@ -82,6 +82,15 @@ fn fill(connection: &Connection, count: i64) {
     for (seq, state) in (1..=count).zip(states.into_iter().cycle()) {
         insert.execute(params![seq, state, seq % 13 == 0]).unwrap();
     }
+    connection
+        .execute_batch(
+            "INSERT INTO notes SELECT seq, 1 + value, NULL, NULL, 0, '[]' FROM tasks, (SELECT 1 AS value UNION ALL SELECT 2)
+                WHERE seq % 3 = 0;
+             INSERT INTO schedules SELECT 'default', 's' || seq, '* * * * *', 'UTC', '{}', 'one', 'allow', seq % 4 = 0,
+                seq, NULL, NULL, 0, 0, NULL, 0 FROM tasks WHERE seq % 20 = 0;
+             INSERT INTO entities SELECT 'default', 'planner:' || seq FROM tasks WHERE seq % 2 = 0",
+        )
+        .unwrap();
     let workers = "INSERT INTO workers SELECT 'w' || value, 'default', '', '', 1, '[]', '[]', 30, 0, 0
         FROM (SELECT 1 AS value UNION ALL SELECT 2 UNION ALL SELECT 3)";
     connection.execute_batch(&format!("{workers}; COMMIT")).unwrap();
@@ -115,6 +124,16 @@ const PLANS: &[(&str, &str, bool)] = &[
     ("result", "INTEGER PRIMARY KEY", false),
     ("payload", "INTEGER PRIMARY KEY", false),
     ("history", "PRIMARY KEY (task=?)", false),
+    ("notes", "sqlite_autoindex_notes_1 (task=?)", false),
+    ("attempt_notes", "sqlite_autoindex_notes_1 (task=? AND lease=?)", false),
+    ("last_details", "sqlite_autoindex_notes_1 (task=?)", false),
+    ("next_parked_lane", "tasks_parked ((namespace,lane)>(?,?))", false),
+    ("schedule", "sqlite_autoindex_schedules_1 (namespace=? AND name=?)", false),
+    ("delete_schedule", "sqlite_autoindex_schedules_1 (namespace=? AND name=?)", false),
+    ("schedules", "sqlite_autoindex_schedules_1", false),
+    ("due_schedules", "schedules_due (next_at<?)", false),
+    ("next_slot", "schedules_due (next_at>? AND next_at<?)", false),
+    ("entities", "PRIMARY KEY (namespace=? AND entity>?)", false),
 ];
 
 /// What is wrong with the plan of a statement, as a line for people.
@@ -286,6 +305,7 @@ fn history_is_append_only_and_goes_with_its_task() {
     connection.execute(entry, [1]).unwrap();
     connection.execute(entry, [2]).unwrap();
     connection.execute("INSERT INTO payloads VALUES (1, '{}')", []).unwrap();
+    connection.execute("INSERT INTO notes VALUES (1, 1, NULL, NULL, 0, '[]')", []).unwrap();
     for (sql, says) in [
         ("UPDATE history SET note = 'forged'", "append-only"),
         ("UPDATE history SET n = 7 WHERE n = 2", "append-only"),
@@ -295,6 +315,8 @@ fn history_is_append_only_and_goes_with_its_task() {
         ("INSERT INTO history VALUES (1, 0, 'pending', 0, 'submitted', NULL, NULL)", "CHECK"),
         ("INSERT INTO history VALUES (2, 1, 'pending', 0, 'submitted', NULL, NULL)", "FOREIGN KEY"),
         ("INSERT INTO payloads VALUES (2, '{}')", "FOREIGN KEY"),
+        ("INSERT INTO notes VALUES (2, 1, NULL, NULL, 0, '[]')", "FOREIGN KEY"),
+        ("INSERT INTO notes VALUES (1, 1, NULL, NULL, 0, '[]')", "UNIQUE"),
     ] {
         let error = connection.execute(sql, []).expect_err(sql).to_string();
         assert!(error.contains(says), "{sql}: {error}");
@@ -302,16 +324,34 @@ fn history_is_append_only_and_goes_with_its_task() {
     let left = |table: &str| -> i64 {
         connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
-    assert_eq!((left("history"), left("payloads")), (2, 1), "refusals change nothing");
+    assert_eq!((left("history"), left("payloads"), left("notes")), (2, 1, 1), "refusals change nothing");
     connection.execute("DELETE FROM tasks", []).unwrap();
-    assert_eq!((left("history"), left("payloads")), (0, 0), "a task takes along what belongs to it");
+    assert_eq!(
+        (left("history"), left("payloads"), left("notes")),
+        (0, 0, 0),
+        "a task takes along what belongs to it"
+    );
 }
 
-/// The counts, the leader and the sequence refuse what would break them.
+/// The counts, the leader, the sequence, notes and schedules refuse what would break them.
 #[test]
 fn the_other_tables_refuse_nonsense_too() {
     let (_directory, connection) = migrated();
+    insert(&connection, &[("seq", "1")]).unwrap();
+    let schedule = |values: &str| format!("INSERT INTO schedules VALUES ({values}, 0, 0, NULL, 0)");
+    let good = schedule("'n', 's', '@daily', 'UTC', '{}', 'one', 'allow', 0, 0, NULL, NULL");
+    connection.execute(&good, []).unwrap();
     for sql in [
+        &*good,
+        &schedule("'n', '', '@daily', 'UTC', '{}', 'one', 'allow', 0, 0, NULL, NULL"),
+        &schedule("'n', 't', '', 'UTC', '{}', 'one', 'allow', 0, 0, NULL, NULL"),
+        &schedule("'n', 't', '@daily', 'UTC', '{}', 'one', 'allow', 2, 0, NULL, NULL"),
+        &schedule("'n', 't', '@daily', 'UTC', '{}', 'one', 'allow', 0, NULL, NULL, NULL"),
+        &schedule("'n', 't', '@daily', 'UTC', '{}', 'one', 'allow', 0, 0, NULL, x'00'"),
+        "UPDATE schedules SET fired = -1",
+        "INSERT INTO notes VALUES (1, 0, NULL, NULL, 0, '[]')",
+        "INSERT INTO notes VALUES (1, 1, NULL, NULL, -1, '[]')",
+        "INSERT INTO notes VALUES (1, 1, NULL, NULL, 0, NULL)",
         "INSERT INTO counts VALUES ('n', 'q', 'k', 'pending', -1)",
         "INSERT INTO leader VALUES (2, 'w', 1, 0)",
         "INSERT INTO sequence VALUES (2, 0)",

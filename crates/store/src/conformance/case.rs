@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::{
-    By, Command, Json, Lane, Leadership, Name, NewTask, NewWorker, Outcome, Rejected, Start, State, TaskId,
-    Timestamp, Worker, WorkerId,
+    By, Command, Entity, Json, Lane, Leadership, Name, NewSchedule, NewTask, NewWorker, Outcome, Rejected,
+    Report, Schedule, Start, State, TaskId, Timestamp, Worker, WorkerId, limits,
 };
 
-use super::words::{KIND, claim_of, completed, entity, failed, failed_for_good, finish, id, token};
+use super::words::{KIND, claim_of, completed, entity, failed, failed_for_good, finish, id, report, token};
 use super::{Lab, invariants};
 use crate::{Claimed, Count, Error, ManualClock, Receipt, Record, Store};
 
@@ -37,6 +37,8 @@ pub struct Snapshot {
     workers: Vec<Worker>,
     leader: Option<Leadership>,
     paused: Vec<(Name, Name)>,
+    entities: Vec<Entity>,
+    schedules: Vec<Schedule>,
 }
 
 impl Case {
@@ -135,6 +137,16 @@ impl Case {
         self.finish(claimed, outcome).await.unwrap()
     }
 
+    /// Reports about what was claimed.
+    pub async fn report(&self, claimed: &Claimed, told: Report) -> Result<Receipt, Rejected> {
+        self.apply(report(claimed, told)).await
+    }
+
+    /// Makes or changes a schedule that is expected to be accepted.
+    pub async fn schedule(&self, schedule: NewSchedule) -> Schedule {
+        self.store().set_schedule(schedule).await.unwrap()
+    }
+
     /// Carries out everything that is due, as a leader would, and says how much that was.
     pub async fn chores(&self) -> usize {
         let mut done = 0;
@@ -187,8 +199,14 @@ impl Case {
     /// Claims this very task, which is expected to be possible.
     pub async fn take(&self, task: TaskId, worker: &WorkerId) -> Claimed {
         self.apply(Command::Claim { task, worker: worker.clone() }).await.unwrap();
-        let Record { task, payload, .. } = self.record(task).await;
-        Claimed { task, payload }
+        self.held(task).await
+    }
+
+    /// What the holder of a task was given.
+    pub async fn held(&self, task: TaskId) -> Claimed {
+        let Record { task, payload, notes, .. } = self.record(task).await;
+        let details = notes.into_iter().rev().find_map(|notes| notes.details);
+        Claimed { task, payload, details }
     }
 
     /// Submits `task` and brings it to `state`, one of [`STATES`](super::STATES), by a worker of its own.
@@ -253,6 +271,8 @@ impl Case {
             workers: store.workers().await.unwrap(),
             leader: store.leader().await.unwrap(),
             paused,
+            entities: store.entities(&Name::default(), None, limits::PAGE).await.unwrap(),
+            schedules: store.schedules().await.unwrap(),
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use windlass_core::{Name, NewTask, NewWorker, Retention, State};
+use windlass_core::{Firing, Name, NewSchedule, NewTask, NewWorker, Retention, State};
 
-use super::{Case, KIND, claim_of, entity, scenarios};
+use super::{Case, KIND, claim_of, entity, firing, hourly, scenarios};
 use crate::{Error, Filter, Page, Turn};
 
 scenarios![
@@ -19,6 +19,7 @@ async fn every_call_says_that_it_is_closed(case: &Case) {
     let id = case.submit(case.task()).await;
     let worker = case.worker("w").await;
     let (name, kind, planner) = (Name::default(), Name::kind(KIND).unwrap(), entity("planner:1"));
+    let slot = firing(&case.schedule(hourly("s", case.now())).await, id);
     let store = case.store();
     store.close().await.unwrap();
     let answers = [
@@ -45,6 +46,14 @@ async fn every_call_says_that_it_is_closed(case: &Case) {
         ("paused", store.paused().await.err()),
         ("set_entity", store.set_entity(&name, &planner, true).await.err()),
         ("has_entity", store.has_entity(&name, &planner).await.err()),
+        ("entities", store.entities(&name, None, 1).await.err()),
+        ("set_schedule", store.set_schedule(hourly("s", case.now())).await.err()),
+        ("remove_schedule", store.remove_schedule(&name, &name).await.err()),
+        ("schedules", store.schedules().await.err()),
+        ("fire", store.fire(slot.clone(), None).await.err()),
+        ("reconcile", store.reconcile(None, 1).await.err()),
+        ("describe", store.describe().await.err()),
+        ("now", store.now().await.err()),
         ("prune", store.prune(&Retention::default(), 1).await.err()),
     ];
     for (method, error) in answers {
@@ -64,6 +73,12 @@ async fn a_bad_request_is_not_looked_at(case: &Case) {
     assert_eq!(store.tasks(Filter::default(), page).await.err(), Some(Error::Closed));
     let turn = Turn { term: Some(9), ..Turn::default() };
     assert_eq!(store.turn(turn).await.err(), Some(Error::Closed));
+    assert_eq!(store.entities(&Name::default(), None, 0).await.err(), Some(Error::Closed));
+    let bad = NewSchedule { cron: String::new(), ..hourly("s", case.now()) };
+    assert_eq!(store.set_schedule(bad.clone()).await.err(), Some(Error::Closed));
+    let unknown = firing(&bad.admit(None, case.now()), case.task().id);
+    let unknown = Firing { tasks: vec![NewTask { key: Some(String::new()), ..case.task() }], ..unknown };
+    assert_eq!(store.fire(unknown, Some(9)).await.err(), Some(Error::Closed));
 }
 
 /// 4.7: idempotent.

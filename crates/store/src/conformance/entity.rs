@@ -1,6 +1,6 @@
 //! Registered entities.
 
-use windlass_core::{Lane, Name, NewTask, Rejected};
+use windlass_core::{Entity, Lane, Name, NewTask, Rejected, limits};
 
 use super::{Case, entity, scenarios};
 
@@ -12,6 +12,8 @@ scenarios![
     entities_belong_to_their_namespace,
     forgetting_concerns_new_tasks_only,
     a_lane_is_not_an_entity,
+    entities_are_listed_by_name,
+    a_page_of_entities_has_a_limit,
 ];
 
 fn requiring(case: &Case, text: &str) -> NewTask {
@@ -78,4 +80,49 @@ async fn a_lane_is_not_an_entity(case: &Case) {
     let lane = Some(Lane::new("planner:1", 2).unwrap());
     case.submit(NewTask { lane, require_entity: true, ..case.task() }).await;
     case.submit(NewTask { require_entity: true, ..case.task() }).await;
+}
+
+/// All entities of a namespace, page by page.
+async fn listed(case: &Case, namespace: &Name, limit: usize) -> Vec<String> {
+    let (mut names, mut after) = (Vec::new(), None::<Entity>);
+    loop {
+        let page = case.store().entities(namespace, after.as_ref(), limit).await.unwrap();
+        assert!(page.len() <= limit, "{} entities on a page of {limit}", page.len());
+        names.extend(page.iter().map(|entity| entity.as_str().to_owned()));
+        after = page.last().cloned();
+        if after.is_none() {
+            return names;
+        }
+    }
+}
+
+/// 0.6, C76: in the order of their bytes, by pages of any size; those of a namespace, and of no other.
+async fn entities_are_listed_by_name(case: &Case) {
+    let (here, there) = (Name::default(), Name::namespace("tenant").unwrap());
+    let store = case.store();
+    assert_eq!(listed(case, &here, 9).await, Vec::<String>::new());
+    let names = ["planner:1", "agent:a:b", "planner:it's \"1\" 😀", "Planner:1", "planner:10", "planner:é"];
+    for name in names {
+        store.set_entity(&here, &entity(name), true).await.unwrap();
+    }
+    store.set_entity(&there, &entity("planner:2"), true).await.unwrap();
+    let mut expected = names.map(str::to_owned);
+    expected.sort();
+    for limit in [1, 2, 5, 6, 7, limits::PAGE] {
+        assert_eq!(listed(case, &here, limit).await, expected, "by {limit}");
+    }
+    assert_eq!(listed(case, &there, 9).await, ["planner:2"]);
+    store.set_entity(&here, &entity("planner:10"), false).await.unwrap();
+    let rest = store.entities(&here, Some(&entity("planner:10")), 9).await.unwrap();
+    let after: Vec<_> = rest.iter().map(Entity::as_str).collect();
+    assert_eq!(after, ["planner:it's \"1\" 😀", "planner:é"], "a place stays when its entity goes");
+}
+
+/// Limits: 1 to 1,000.
+async fn a_page_of_entities_has_a_limit(case: &Case) {
+    let codes = [(0, Some("invalid_task")), (1, None), (1000, None), (1001, Some("invalid_task"))];
+    for (limit, code) in codes.into_iter().chain([(usize::MAX, Some("invalid_task"))]) {
+        let answer = case.store().entities(&Name::default(), None, limit).await;
+        assert_eq!(answer.err().map(|error| error.code()), code, "limit {limit}");
+    }
 }

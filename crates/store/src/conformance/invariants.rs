@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use windlass_core::{Command, Reason, State, Task, history, rank};
+use windlass_core::{Command, Reason, Schedule, State, Task, Timestamp, Worker, history, limits, rank};
 
-use crate::{Clock, Count, Filter, Page, Record, Store};
+use crate::{Clock, Count, Due, Filter, Page, Record, Store};
 
 /// All records, oldest first.
 pub async fn dump(store: &dyn Store) -> Vec<Record> {
@@ -32,12 +32,14 @@ pub async fn check(store: &dyn Store, clock: &dyn Clock) {
     for record in &records {
         check_row(record);
         check_history(record);
+        check_notes(record);
     }
     check_lanes(&records);
     check_keys(&records);
     check_counts(&records, &store.counts().await.unwrap());
     check_finding(store, &records).await;
     check_due(store, &records, clock).await;
+    check_reconcile(store).await;
     if let Some(leader) = store.leader().await.unwrap() {
         let campaigner = windlass_core::WorkerId::new("somebody else").unwrap();
         let live = leader.until > clock.now() && leader.holder != campaigner;
@@ -107,6 +109,26 @@ fn check_history(Record { task, history, .. }: &Record) {
     }
 }
 
+/// I5: notes belong to claims that were made, each has something to say, and none is larger than it may be.
+fn check_notes(Record { task, notes, .. }: &Record) {
+    let id = task.id;
+    assert!(
+        notes.is_sorted_by(|one, next| one.lease < next.lease),
+        "I5 {id}: one for a claim, in their order"
+    );
+    for notes in notes {
+        let lease = notes.lease;
+        assert!(
+            (1..=task.status.lease).contains(&lease),
+            "I5 {id}: notes of a claim {lease} that was not made"
+        );
+        let says = notes.progress.is_some() || notes.details.is_some() || !notes.lines.is_empty();
+        assert!(says, "{id}: empty notes of claim {lease}");
+        let bytes: usize = notes.lines.iter().map(|line| line.text.len()).sum();
+        assert!(bytes <= limits::LOG_BYTES && notes.lines.len() <= limits::LOG_LINES, "{id}: a bounded log");
+    }
+}
+
 /// I7: never more in progress than the limit, held ones hold slots, and nobody waits beside a free slot.
 fn check_lanes(records: &[Record]) {
     let mut lanes: BTreeMap<_, Vec<&Task>> = BTreeMap::new();
@@ -170,8 +192,11 @@ async fn check_finding(store: &dyn Store, records: &[Record]) {
 
 /// I12: what waits for a moment that has come is due, and so is what a dead worker holds; nothing else is.
 async fn check_due(store: &dyn Store, records: &[Record], clock: &dyn Clock) {
-    let now = clock.now();
-    let workers = store.workers().await.unwrap();
+    let (workers, schedules) = (store.workers().await.unwrap(), store.schedules().await.unwrap());
+    let since = clock.now();
+    let mut due = store.due(records.len().max(schedules.len()) + 1).await.unwrap();
+    let now = due.now;
+    assert!((since..=clock.now()).contains(&now), "the store's present is {now}");
     let alive = |task: &Task| {
         let holder = workers.iter().find(|worker| Some(&worker.id) == task.status.worker.as_ref());
         holder.is_some_and(|holder| holder.is_alive(now))
@@ -187,10 +212,45 @@ async fn check_due(store: &dyn Store, records: &[Record], clock: &dyn Clock) {
             None => None,
         })
         .collect();
-    let mut due = store.due(records.len() + 1).await.unwrap();
     due.commands.sort_by_key(Command::task);
     expected.sort_by_key(Command::task);
     assert_eq!(due.commands, expected, "I12: what is due is what waits in vain");
-    let next = records.iter().filter_map(|record| record.task.status.due_at).filter(|due| *due > now).min();
+    let waiting = records.iter().filter_map(|record| record.task.status.due_at);
+    check_timetable(&due, &schedules, waiting, &workers);
+}
+
+/// I14, C54: schedules that are due are those whose slot has come, earliest first; and the moments to look again follow from rows.
+fn check_timetable(
+    due: &Due,
+    schedules: &[Schedule],
+    waiting: impl Iterator<Item = Timestamp>,
+    workers: &[Worker],
+) {
+    let now = due.now;
+    let place = |schedule: &Schedule| (schedule.namespace.clone(), schedule.name.clone());
+    assert!(schedules.is_sorted_by_key(place), "schedules are in order");
+    let mut come: Vec<_> =
+        schedules.iter().filter(|one| !one.paused && one.next_at <= now).cloned().collect();
+    come.sort_by_key(|schedule| schedule.next_at);
+    assert_eq!(due.schedules, come, "I14: schedules whose slot has come");
+    let slots = schedules.iter().filter(|schedule| !schedule.paused).map(|schedule| schedule.next_at);
+    let slots = slots.filter(|slot| *slot < Timestamp::MAX);
+    let next = waiting.chain(slots).filter(|moment| *moment > now).min();
     assert_eq!(due.next, next, "I12: the next moment");
+    let silent_at = workers.iter().map(Worker::alive_until).filter(|until| *until > now).min();
+    assert_eq!(due.silent_at, silent_at, "C54: when the first worker falls silent");
+}
+
+/// I7: a look at all lanes finds nothing to put right, and comes to an end.
+async fn check_reconcile(store: &dyn Store) {
+    let mut after = None;
+    loop {
+        let look = store.reconcile(after.clone(), 100).await.unwrap();
+        assert_eq!(look.repaired, 0, "I7: slots that were not given, after {after:?}");
+        assert!(look.next.is_none() || look.next > after, "a look moves on from {after:?}");
+        after = look.next;
+        if after.is_none() {
+            return;
+        }
+    }
 }

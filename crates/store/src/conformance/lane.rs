@@ -18,6 +18,7 @@ scenarios![
     a_head_that_leaves_lets_the_next_one_in,
     a_parked_task_cannot_be_claimed_by_name,
     tasks_without_a_lane_pass_by,
+    a_look_at_the_lanes_finds_nothing_to_do,
 ];
 
 /// Submits one task for each of the entities.
@@ -176,4 +177,39 @@ async fn tasks_without_a_lane_pass_by(case: &Case) {
     let free = case.submit(case.task()).await;
     assert_eq!(ids(&case.claim(&case.worker("w").await, 9).await), [first, free]);
     assert!(!case.record(free).await.task.status.slot);
+}
+
+/// 0.8, I7: a slot cannot leak, so there is nothing to put right; and a look is as long as it is told to be.
+async fn a_look_at_the_lanes_finds_nothing_to_do(case: &Case) {
+    let worker = case.worker("w").await;
+    let store = case.store();
+    assert_eq!(store.reconcile(None, 9).await.unwrap(), crate::Reconciled::default());
+    let tenant = Name::namespace("tenant").unwrap();
+    let keys = ["b", "a", "a b", "A", "é", "\n", "it's"];
+    for key in keys {
+        for _ in 0..3 {
+            case.submit(in_lane(case, key, 1)).await;
+            case.submit(NewTask { namespace: tenant.clone(), ..in_lane(case, key, 2) }).await;
+        }
+        case.submit(in_lane(case, &format!("alone in {key}"), 1)).await;
+    }
+    case.claim(&worker, 3).await;
+    let before = case.snapshot().await;
+    for limit in [1, 2, 5, 13, 14, 15] {
+        let (mut looks, mut after) = (0, None);
+        loop {
+            let look = store.reconcile(after.clone(), limit).await.unwrap();
+            assert_eq!(look.repaired, 0, "after {after:?}");
+            assert!(look.next.is_none() || look.next != after, "a look moves on");
+            looks += 1;
+            after = look.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        // Two namespaces with tasks that wait in each of these lanes; whoever sees the end only behind it looks once more.
+        let full = 2 * keys.len() / limit;
+        assert!((full..=full + 1).contains(&looks), "{looks} looks by {limit}");
+    }
+    assert_eq!(case.snapshot().await, before);
 }

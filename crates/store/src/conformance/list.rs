@@ -1,8 +1,8 @@
 //! Listing tasks: pages, cursors, filters.
 
-use windlass_core::{Command, Entity, Lane, Name, NewTask, State, TaskId, Timestamp};
+use windlass_core::{Command, Entity, Lane, Name, NewTask, State, TaskId, Timestamp, WorkerId};
 
-use super::{Case, STATES, entity, invariants, scenarios};
+use super::{Case, STATES, entity, invariants, scenarios, token};
 use crate::{Cursor, Filter, Page};
 
 scenarios![
@@ -15,6 +15,7 @@ scenarios![
     a_filtered_listing_equals_the_enumeration,
     pages_of_a_filtered_listing_miss_nothing,
     stale_tasks_are_found,
+    the_tasks_of_a_worker_are_found,
     a_page_has_one_to_a_thousand_tasks,
     an_empty_store_lists_nothing,
 ];
@@ -156,6 +157,7 @@ async fn filters_are_joined(case: &Case) {
         all.kind = one.kind.or(all.kind);
         all.entity = one.entity.or(all.entity);
         all.tag = one.tag.or(all.tag);
+        all.worker = one.worker.or(all.worker);
         all
     };
     let mut all = filters().into_iter().fold(Filter::default(), join);
@@ -169,6 +171,7 @@ async fn filters_are_joined(case: &Case) {
         Filter { kind: Some(Name::kind("k3").unwrap()), ..all.clone() },
         Filter { entity: Some(entity("planner:2")), ..all.clone() },
         Filter { tag: Some("green".into()), ..all.clone() },
+        Filter { worker: Some(WorkerId::new("w").unwrap()), ..all.clone() },
         Filter { updated_before: Some(case.now()), ..all.clone() },
     ] {
         assert_eq!(list(case, &spoiled, 100, true).await, [], "{spoiled:?}");
@@ -242,6 +245,38 @@ async fn stale_tasks_are_found(case: &Case) {
     };
     assert_eq!(list(case, &report(0), 100, true).await, [], "half an hour, and not longer");
     assert_eq!(list(case, &report(1), 100, true).await, [stale]);
+}
+
+/// 1.5: what it holds, and what it was the last to hold; not what it gave back.
+async fn the_tasks_of_a_worker_are_found(case: &Case) {
+    let (ada, bob) = (case.worker("ada").await, case.worker("bob").await);
+    let taken = |state| async move { (case.bring(case.task(), state).await, state) };
+    for state in STATES {
+        taken(state).await;
+    }
+    let ids = case.submit_many(6).await;
+    let mut held = Vec::new();
+    for id in &ids {
+        held.push(case.take(*id, if *id == ids[5] { &bob } else { &ada }).await);
+    }
+    case.apply(Command::Start { token: token(&held[1]), at: None }).await.unwrap();
+    case.complete(&held[2]).await;
+    case.cancel(ids[3]).await.unwrap();
+    case.fail(&held[4], "later").await;
+    let of = |worker: &WorkerId, states: &[State]| Filter {
+        worker: Some(worker.clone()),
+        states: states.to_vec(),
+        ..Filter::default()
+    };
+    for limit in [1, 2, 100] {
+        assert_eq!(list(case, &of(&ada, &[]), limit, true).await, ids[..4], "by {limit}");
+        let in_progress = of(&ada, &[State::Claimed, State::Running]);
+        assert_eq!(list(case, &in_progress, limit, true).await, ids[..2], "by {limit}");
+        assert_eq!(list(case, &of(&bob, &[]), limit, false).await, ids[5..], "by {limit}");
+    }
+    assert_eq!(list(case, &of(&ada, &[State::Cancelled]), 9, true).await, [ids[3]]);
+    assert_eq!(list(case, &of(&ada, &[State::Pending, State::WaitingForRetry]), 9, true).await, []);
+    assert_eq!(list(case, &of(&WorkerId::new("ad").unwrap(), &[]), 9, true).await, []);
 }
 
 /// Limits: 0 and 1,001 are refused.

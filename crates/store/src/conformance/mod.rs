@@ -18,9 +18,12 @@ mod batch;
 mod bounds;
 mod cancel;
 mod case;
+pub mod checker;
 mod claim;
 mod close;
 mod counts;
+mod delay;
+mod describe;
 mod entity;
 mod explain;
 mod finish;
@@ -34,6 +37,7 @@ mod lease;
 mod list;
 mod model;
 mod named;
+mod notes;
 mod operator;
 mod prune;
 mod queue;
@@ -56,7 +60,10 @@ use async_trait::async_trait;
 use libtest_mimic::{Arguments, Trial};
 
 pub use case::{Case, Snapshot};
-pub use words::{KIND, STATES, claim_of, completed, entity, failed, failed_for_good, finish, id, ids, token};
+pub use words::{
+    KIND, STATES, claim_of, completed, details, entity, failed, failed_for_good, finish, firing, hourly, id,
+    ids, report, token,
+};
 
 use windlass_core::Timestamp;
 
@@ -121,6 +128,8 @@ fn all() -> Vec<Scenario> {
         finish::SCENARIOS,
         retry::SCENARIOS,
         release::SCENARIOS,
+        notes::SCENARIOS,
+        delay::SCENARIOS,
         schedule::SCENARIOS,
         worker::SCENARIOS,
         lease::SCENARIOS,
@@ -136,6 +145,7 @@ fn all() -> Vec<Scenario> {
         prune::SCENARIOS,
         explain::SCENARIOS,
         entity::SCENARIOS,
+        describe::SCENARIOS,
         close::SCENARIOS,
         turn::SCENARIOS,
         reopen::SCENARIOS,

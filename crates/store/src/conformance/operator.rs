@@ -3,7 +3,7 @@
 use windlass_core::{By, Command, Json, Name, Reason, Rejected, State, TaskId};
 
 use super::{Case, KIND, STATES, completed, finish, ids, scenarios};
-use crate::{Claimed, Filter, Page};
+use crate::{Filter, Page};
 
 scenarios![
     a_retry_of_a_pending_task_is_done_already,
@@ -48,8 +48,7 @@ async fn a_retry_ends_the_wait(case: &Case) {
 async fn a_retry_takes_a_held_task_away(case: &Case) {
     for state in [State::Claimed, State::Running] {
         let id = case.bring(case.task(), state).await;
-        let record = case.record(id).await;
-        let old = Claimed { task: record.task, payload: record.payload };
+        let old = case.held(id).await;
         let receipt = case.retry(id, false).await.unwrap();
         assert_eq!((receipt.state, receipt.attempt), (State::Pending, 1), "the attempt is spent");
         assert_eq!(case.refusal(finish(&old, completed("1"))).await.code(), "lease_lost", "{state}");

@@ -41,8 +41,7 @@ async fn a_released_task_is_pending_again(case: &Case) {
 /// 4: running → pending on shutdown.
 async fn a_running_task_can_be_released(case: &Case) {
     let id = case.bring(case.task(), State::Running).await;
-    let record = case.record(id).await;
-    let claimed = Claimed { task: record.task, payload: record.payload };
+    let claimed = case.held(id).await;
     let receipt = case.apply(release(&claimed, "shutting down")).await.unwrap();
     assert_eq!((receipt.state, receipt.attempt), (State::Pending, 0));
 }

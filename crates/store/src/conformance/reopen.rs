@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_core::{By, Command, Name, State, WorkerId};
 
-use super::{Case, STATES, claim_of, completed, entity, ids, scenarios, token};
+use super::{Case, STATES, claim_of, completed, details, entity, hourly, ids, scenarios, token};
 
 scenarios![
     everything_is_there_after_a_crash,
@@ -16,7 +16,7 @@ scenarios![
     two_processes_share_one_line,
 ];
 
-/// I1, C60: tasks of every state with payloads, results and histories; workers, leader, pauses, entities.
+/// I1, C60: tasks of every state with payloads, results, histories and notes; workers, leader, pauses, entities, schedules.
 async fn everything_is_there_after_a_crash(case: &Case) {
     for state in STATES {
         case.bring(case.task_with_key(state.word()), state).await;
@@ -27,6 +27,9 @@ async fn everything_is_there_after_a_crash(case: &Case) {
     case.store().campaign(&worker, Duration::from_secs(30)).await.unwrap();
     case.store().pause(&Name::default(), &Name::queue("q2").unwrap(), true).await.unwrap();
     case.store().set_entity(&Name::default(), &entity("planner:1"), true).await.unwrap();
+    let reporter = case.take(case.submit(case.task()).await, &worker).await;
+    case.report(&reporter, details("[1]")).await.unwrap();
+    case.schedule(hourly("s", case.now())).await;
     let before = case.snapshot().await;
     case.crash().await;
     assert_eq!(case.snapshot().await, before);

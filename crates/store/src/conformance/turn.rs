@@ -9,6 +9,7 @@ scenarios![
     finish_then_claim_in_one_turn,
     a_finish_frees_what_the_claim_then_takes,
     commands_are_carried_out_in_their_order,
+    a_receipt_names_the_kind,
     one_refused_command_does_not_hinder_the_others,
     a_turn_that_is_refused_as_a_whole_does_nothing,
     a_refused_claim_does_not_hinder_the_reports,
@@ -63,6 +64,17 @@ async fn commands_are_carried_out_in_their_order(case: &Case) {
     ];
     assert_eq!(states, expected);
     assert_eq!(receipts[6], Err(Rejected::NotFound { task }));
+}
+
+/// Whoever counts what was done by kind need not read the task, and could not read one that was deleted.
+async fn a_receipt_names_the_kind(case: &Case) {
+    let kind = windlass_core::Name::kind("mail:send").unwrap();
+    let task = case.submit(windlass_core::NewTask { kind: kind.clone(), ..case.task() }).await;
+    let cancel = Command::Cancel { task, by: By::default() };
+    let receipts = case.store().apply(vec![cancel.clone(), cancel, Command::Delete { task }]).await.unwrap();
+    let told: Vec<_> = receipts.into_iter().map(|receipt| receipt.unwrap()).collect();
+    assert!(told.iter().all(|receipt| receipt.kind == kind), "{told:?}");
+    assert!(told.iter().map(|receipt| receipt.changed).eq([true, false, true]));
 }
 
 /// I18: one bad command delays only itself.

@@ -1,6 +1,11 @@
 //! Short words for the values that scenarios are written with.
 
-use windlass_core::{Command, Entity, Json, Name, Outcome, State, TaskId, Token, WorkerId};
+use std::time::Duration;
+
+use windlass_core::{
+    Command, Entity, Firing, Json, Missed, Name, NewSchedule, NewTask, Outcome, Overlap, Report, Schedule,
+    State, TaskId, Template, Timestamp, Token, WorkerId,
+};
 
 use crate::{Claim, Claimed};
 
@@ -24,6 +29,51 @@ pub fn token(claimed: &Claimed) -> Token {
 #[must_use]
 pub fn finish(claimed: &Claimed, outcome: Outcome) -> Command {
     Command::Finish { token: token(claimed), outcome, started_at: None }
+}
+
+/// A report about what was claimed.
+#[must_use]
+pub fn report(claimed: &Claimed, report: Report) -> Command {
+    Command::Report { token: token(claimed), report }
+}
+
+/// A report that leaves `details`, which must be JSON, for the next attempt.
+#[must_use]
+pub fn details(details: &str) -> Report {
+    Report { details: Some(Json::new("details", details).unwrap()), ..Report::default() }
+}
+
+/// A schedule of tasks of kind [`KIND`] for every hour, the first of them `next_at`.
+#[must_use]
+pub fn hourly(name: &str, next_at: Timestamp) -> NewSchedule {
+    let task = NewTask::new(id(0), Name::kind(KIND).unwrap(), Json::default());
+    NewSchedule {
+        namespace: Name::default(),
+        name: Name::new("schedule", name).unwrap(),
+        cron: "0 * * * *".into(),
+        zone: "UTC".into(),
+        template: Template::new(task),
+        missed: Missed::default(),
+        overlap: Overlap::default(),
+        paused: None,
+        next_at,
+    }
+}
+
+/// The slot that a schedule waits for, with a task of this id; the next is an hour later.
+#[must_use]
+pub fn firing(schedule: &Schedule, id: TaskId) -> Firing {
+    let slot = schedule.next_at;
+    Firing {
+        namespace: schedule.namespace.clone(),
+        name: schedule.name.clone(),
+        expected: slot,
+        next_at: slot.plus(Duration::from_secs(3600)),
+        last_at: Some(slot),
+        tasks: vec![schedule.task(id, Some(slot))],
+        skipped: 0,
+        error: None,
+    }
 }
 
 /// A claim of up to `limit` tasks of kind [`KIND`] from the default queue.

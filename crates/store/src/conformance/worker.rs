@@ -18,6 +18,7 @@ scenarios![
     a_heartbeat_tells_what_was_cancelled,
     a_worker_that_leaves_is_forgotten,
     dead_workers_stay_listed,
+    due_tells_when_the_first_falls_silent,
 ];
 
 /// 1.5: everything about it comes back.
@@ -141,4 +142,25 @@ async fn dead_workers_stay_listed(case: &Case) {
     case.worker("w").await;
     case.clock.set(Timestamp::MAX);
     assert!(!only(case).await.is_alive(case.now()));
+}
+
+/// C54, 1.7: a leader's timer for the first live worker that may die; the dead are dead already.
+async fn due_tells_when_the_first_falls_silent(case: &Case) {
+    let silent_at = || async { case.store().due(0).await.unwrap().silent_at };
+    assert_eq!(silent_at().await, None);
+    let (now, patient) = (case.now(), WorkerId::new("patient").unwrap());
+    let after = |seconds| Some(now.plus(Duration::from_secs(seconds)));
+    let hour = Duration::from_secs(3600);
+    case.store().register(NewWorker { dead_after: hour, ..NewWorker::new(patient.clone()) }).await.unwrap();
+    assert_eq!(silent_at().await, after(3600));
+    let worker = case.worker("w").await;
+    assert_eq!(silent_at().await, after(30));
+    case.pass(29);
+    assert_eq!(silent_at().await, after(30));
+    case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+    assert_eq!(silent_at().await, after(59));
+    case.pass(30);
+    assert_eq!(silent_at().await, after(3600), "the other is dead now");
+    case.store().deregister(&patient).await.unwrap();
+    assert_eq!(silent_at().await, None);
 }

@@ -51,6 +51,16 @@ impl Tx<'_, '_> {
         resign(leader.as_ref(), candidate, term).map_or(Ok(()), |free| self.put_leader(&free))
     }
 
+    /// Refuses what a leader does after its term.
+    pub(super) fn check_term(&mut self, term: Option<Term>) -> Result<()> {
+        let Some(term) = term else { return Ok(()) };
+        let leader = self.read(|sql| &mut sql.leader, [], row::leadership)?;
+        if !leader.is_some_and(|leader| leader.is_current(term, self.now)) {
+            return Err(Rejected::NotLeader { term }.into());
+        }
+        Ok(())
+    }
+
     fn put_leader(&mut self, leader: &Leadership) -> Result<()> {
         let term = i64::try_from(leader.term).unwrap_or(i64::MAX);
         let values = params![leader.holder.as_str(), term, leader.until.as_micros()];
@@ -64,7 +74,7 @@ impl Tx<'_, '_> {
             self.write(|sql| &mut sql.pause_queue, values)?;
         } else {
             self.write(|sql| &mut sql.resume_queue, values)?;
-            self.ledger.rings = true;
+            self.ledger.rings.claimable += 1;
         }
         Ok(())
     }

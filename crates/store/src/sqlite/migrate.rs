@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use windlass_core::Timestamp;
 
-use super::Durability;
 use super::failure::{failure, is_busy};
+use super::{Durability, row};
 use crate::error::{Error, Result};
 
 /// `WIND`: tells a Windlass database from any other SQLite file.
@@ -27,11 +27,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MIGRATIONS: &[(&str, &str)] = &[
     ("tasks", include_str!("migrations/001_tasks.sql")),
     ("documents", include_str!("migrations/002_documents.sql")),
+    ("notes_and_schedules", include_str!("migrations/003_notes_and_schedules.sql")),
 ];
 
 /// The connection that writes.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> {
-    let connection = connect(path)?;
+    let connection = connect(path, OpenFlags::default())?;
     // In one snapshot, because another process may be making the file just now; and before anything is changed.
     if is_fresh(&*connection.unchecked_transaction().map_err(failure)?)? {
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(failure)?;
@@ -82,17 +83,49 @@ pub(super) fn limit(connection: &Connection, bytes: u64) -> Result<()> {
     connection.pragma_update(None, "max_page_count", pages).map_err(failure)
 }
 
+/// One step of the schema of a database file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Migration {
+    /// Its number; the first is 1.
+    pub version: i64,
+    /// What it adds.
+    pub name: String,
+    /// When it was applied to the file; absent if opening the file would apply it.
+    pub applied_at: Option<Timestamp>,
+}
+
+/// The migrations that the file at `path` has had and those it has yet to get, in order. Only looks: nothing is applied, and a
+/// file that is not there is not made.
+pub fn migrations(path: impl AsRef<Path>) -> Result<Vec<Migration>> {
+    let path = std::path::absolute(path.as_ref())
+        .map_err(|error| Error::Unusable(format!("{:?} is not a path: {error}", path.as_ref())))?;
+    let mut migrations = Vec::new();
+    if path.exists() {
+        let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        if !is_fresh(&connection)? {
+            migrations = applied(&connection)?;
+        }
+    }
+    let missing = (1..).zip(MIGRATIONS).skip(migrations.len());
+    migrations.extend(missing.map(|(version, (name, _))| Migration {
+        version,
+        name: (*name).into(),
+        applied_at: None,
+    }));
+    Ok(migrations)
+}
+
 /// A connection that only reads.
 pub(super) fn reader(path: &Path) -> Result<Connection> {
-    let connection = connect(path)?;
+    let connection = connect(path, OpenFlags::default())?;
     connection.pragma_update(None, "query_only", true).map_err(failure)?;
     connection.pragma_update(None, "cache_size", -4 * 1024).map_err(failure)?;
     Ok(connection)
 }
 
-fn connect(path: &Path) -> Result<Connection> {
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let unusable = |error| Error::Unusable(format!("{} cannot be opened: {error}", path.display()));
-    let connection = Connection::open(path).map_err(unusable)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(unusable)?;
     connection.busy_timeout(PATIENCE).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -112,38 +145,39 @@ pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()>
             ) STRICT",
         )
         .map_err(failure)?;
-    refuse_newer(&transaction)?;
-    for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS) {
-        let applied: Option<String> = transaction
-            .query_row("SELECT checksum FROM migrations WHERE version = ?", [number], |row| row.get(0))
-            .optional()
-            .map_err(failure)?;
-        match applied {
-            Some(sum) if sum == checksum(sql) => {}
-            Some(_) => {
-                let what = format!("migration {number} ({name}) is not the one that was applied to it");
-                return Err(Error::Unusable(what));
-            }
-            None => {
-                transaction.execute_batch(sql).map_err(failure)?;
-                let row = params![number, name, checksum(sql), now.as_micros()];
-                transaction.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row).map_err(failure)?;
-            }
-        }
+    let applied = applied(&transaction)?.len();
+    for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS).skip(applied) {
+        transaction.execute_batch(sql).map_err(failure)?;
+        let row = params![number, name, checksum(sql), now.as_micros()];
+        transaction.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row).map_err(failure)?;
     }
     transaction.commit().map_err(failure)
 }
 
-fn refuse_newer(connection: &Connection) -> Result<()> {
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let newest: Option<i64> =
-        connection.query_row("SELECT max(version) FROM migrations", [], |row| row.get(0)).map_err(failure)?;
-    match newest {
-        Some(newest) if newest > known => Err(Error::Unusable(format!(
-            "its schema is version {newest} and this program knows {known}; use a newer windlass"
-        ))),
-        _ => Ok(()),
+/// The migrations that a database has had. One that this program does not know, or knows otherwise, is refused.
+fn applied(connection: &Connection) -> Result<Vec<Migration>> {
+    let mut statement = connection
+        .prepare("SELECT version, name, applied_at, checksum FROM migrations ORDER BY version")
+        .map_err(failure)?;
+    let decode = |row: &Row<'_>| {
+        let applied_at = Some(row::time(row, 2)?);
+        Ok((Migration { version: row.get(0)?, name: row.get(1)?, applied_at }, row.get::<_, String>(3)?))
+    };
+    let rows = statement.query_map([], decode).and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
+    let rows = rows.map_err(failure)?;
+    if let Some((Migration { version, .. }, _)) = rows.get(MIGRATIONS.len()..).and_then(<[_]>::last) {
+        let known = MIGRATIONS.len();
+        return Err(Error::Unusable(format!(
+            "its schema is version {version} and this program knows {known}; use a newer windlass"
+        )));
     }
+    for ((Migration { version, name, .. }, sum), (_, sql)) in rows.iter().zip(MIGRATIONS) {
+        if *sum != checksum(sql) {
+            let what = format!("migration {version} ({name}) is not the one that was applied to it");
+            return Err(Error::Unusable(what));
+        }
+    }
+    Ok(rows.into_iter().map(|(migration, _)| migration).collect())
 }
 
 /// FNV-1a: enough to notice that a text was edited.

@@ -9,6 +9,8 @@ mod fleet;
 mod migrate;
 mod read;
 mod row;
+mod schedules;
+mod slots;
 mod submit;
 mod turn;
 mod tx;
@@ -22,15 +24,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Entity, Facts, Leadership, Lease, Name, NewTask, NewWorker, Retention, TaskId, Term, Worker, WorkerId,
+    Entity, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Retention, Schedule,
+    TaskId, Term, Worker, WorkerId,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::request::{
-    Count, Due, Filter, Listing, Page, Pulse, Record, Submitted, Turn, Turned, check_batch,
+    Count, Due, Filter, Listing, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
+    check_batch, check_limit,
 };
 use crate::store::Store;
+
+pub use migrate::{Migration, migrations};
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,6 +54,14 @@ impl Durability {
         match self {
             Self::Full => "full",
             Self::Normal => "normal",
+        }
+    }
+
+    /// What it promises, for people.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Full => "full: an acknowledged write survives a power cut",
+            Self::Normal => "normal: an acknowledged write survives the process, not always a power cut",
         }
     }
 }
@@ -131,20 +145,21 @@ impl Options {
         if let Some(bytes) = self.max_bytes {
             migrate::limit(&connection, bytes)?;
         }
-        let wake = watch::Sender::new(0);
+        let wake = watch::Sender::default();
         let writer = writer::Writer::start(connection, self.clock.clone(), wake.clone(), self.probe)?;
         let readers = read::Readers::new(path.clone(), self.readers);
-        Ok(SqliteStore { path, clock: self.clock, writer, readers, wake })
+        Ok(SqliteStore { path, durability: self.durability, clock: self.clock, writer, readers, wake })
     }
 }
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
+    durability: Durability,
     clock: Arc<dyn Clock>,
     writer: writer::Writer,
     readers: read::Readers,
-    wake: watch::Sender<u64>,
+    wake: watch::Sender<Rings>,
 }
 
 impl fmt::Debug for SqliteStore {
@@ -264,12 +279,55 @@ impl Store for SqliteStore {
         self.readers.run(move |snapshot| snapshot.has_entity(&namespace, &entity)).await
     }
 
+    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
+        self.readers.check_open()?;
+        check_limit(limit)?;
+        let (namespace, after) = (namespace.clone(), after.cloned());
+        self.readers.run(move |snapshot| snapshot.entities(&namespace, after.as_ref(), limit)).await
+    }
+
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
+        let checked = schedule.check();
+        self.writer
+            .run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.set_schedule(schedule)))
+            .await
+    }
+
+    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
+        let (namespace, name) = (namespace.clone(), name.clone());
+        self.writer.run(1, move |tx| tx.remove_schedule(&namespace, &name)).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.readers.run(|snapshot| snapshot.schedules()).await
+    }
+
+    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        let checked = check_batch(&firing.tasks);
+        let touched = firing.tasks.len() + 1;
+        self.writer.run(touched, move |tx| checked.and_then(|()| tx.fire(&firing, term))).await
+    }
+
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        self.writer.run(limit, move |tx| tx.reconcile(after.as_deref(), limit)).await
+    }
+
+    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
+        let mut told = vec![
+            ("store", "sqlite".into()),
+            ("path", self.path.display().to_string()),
+            ("durability", self.durability.words().into()),
+        ];
+        told.extend(self.readers.run(|snapshot| snapshot.describe()).await?);
+        Ok(told)
+    }
+
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         let retention = retention.clone();
         self.writer.run(limit, move |tx| tx.prune(&retention, limit)).await
     }
 
-    fn watch(&self) -> watch::Receiver<u64> {
+    fn watch(&self) -> watch::Receiver<Rings> {
         let receiver = self.wake.subscribe();
         self.writer.look();
         receiver

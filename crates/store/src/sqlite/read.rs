@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 use tokio::sync::Semaphore;
 use windlass_core::{
-    Command, Entity, Facts, Json, LaneHolder, Leadership, Name, State, Task, TaskId, Timestamp, Worker,
-    limits,
+    Command, Entity, Facts, Json, LaneHolder, Leadership, Name, Schedule, State, Task, TaskId, Timestamp,
+    Worker, limits,
 };
 
-use super::failure::failure;
+use super::failure::{failure, is_unreadable};
 use super::{migrate, row};
 use crate::error::{Error, Result};
 use crate::request::{Count, Cursor, Due, Filter, Listing, Page, Record};
@@ -122,7 +122,8 @@ impl Snapshot<'_> {
             from = Some(entry.to);
             Ok(entry)
         })?;
-        Ok(Some(Record { task, payload: payload.unwrap_or_default(), result, history }))
+        let notes = self.all(include_str!("sql/notes.sql"), [seq], row::notes)?;
+        Ok(Some(Record { task, payload: payload.unwrap_or_default(), result, history, notes }))
     }
 
     pub(super) fn find(&self, namespace: &Name, kind: &Name, key: &str) -> rusqlite::Result<Option<TaskId>> {
@@ -245,10 +246,59 @@ impl Snapshot<'_> {
         commands.extend(self.all(include_str!("sql/orphans.sql"), values, |row| {
             Ok(Command::Expire { task: row::id(row, 0)?, lease: row.get(1)? })
         })?);
-        let next = self
-            .one(include_str!("sql/next_due.sql"), [now.as_micros()], |row| row.get::<_, Option<i64>>(0))?;
-        let next = next.flatten().map(Timestamp::from_micros).filter(|_| commands.len() < limit);
-        Ok(Due { commands, next })
+        let schedules = self.due_schedules(now, limit)?;
+        let task = self.moment(include_str!("sql/next_due.sql"), [now.as_micros()])?;
+        let until = [now.as_micros(), Timestamp::MAX.as_micros()];
+        let slot = self.moment(include_str!("sql/next_slot.sql"), until)?;
+        let next = task.into_iter().chain(slot).min();
+        let next = next.filter(|_| commands.len() < limit && schedules.len() < limit);
+        let silent_at = self.moment(include_str!("sql/silent_at.sql"), [now.as_micros()])?;
+        let silent_at = silent_at.filter(|at| *at > now);
+        Ok(Due { now, commands, schedules, next, silent_at })
+    }
+
+    /// The one moment that a statement finds.
+    fn moment(&self, sql: &str, values: impl Params) -> rusqlite::Result<Option<Timestamp>> {
+        let found = self.one(sql, values, |row| row.get::<_, Option<i64>>(0))?;
+        Ok(found.flatten().map(Timestamp::from_micros))
+    }
+
+    /// Schedules whose slot has come. One that cannot be read is passed over, so that it holds up only itself.
+    fn due_schedules(&self, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<Schedule>> {
+        let mut statement = self.statement(include_str!("sql/due_schedules.sql"))?;
+        let rows = statement.query_map([now.as_micros()], row::schedule)?;
+        rows.filter(|row| !row.as_ref().is_err_and(is_unreadable)).take(limit).collect()
+    }
+
+    pub(super) fn schedules(&self) -> rusqlite::Result<Vec<Schedule>> {
+        self.all(include_str!("sql/schedules.sql"), [], row::schedule)
+    }
+
+    pub(super) fn entities(
+        &self,
+        namespace: &Name,
+        after: Option<&Entity>,
+        limit: usize,
+    ) -> rusqlite::Result<Vec<Entity>> {
+        let values =
+            params![&**namespace, after.map_or("", Entity::as_str), i64::try_from(limit).unwrap_or(i64::MAX)];
+        self.all(include_str!("sql/entities.sql"), values, |row| Ok(Entity::stored(row.get(0)?)))
+    }
+
+    /// What there is to say about the file.
+    pub(super) fn describe(&self) -> rusqlite::Result<Vec<(&'static str, String)>> {
+        let pragma = |name| self.0.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let journal = self.0.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
+        let (page, pages) = (pragma("page_size")?, pragma("page_count")?);
+        let schema =
+            self.0.query_row("SELECT max(version) FROM migrations", [], |row| row.get::<_, i64>(0))?;
+        Ok(vec![
+            ("sqlite version", rusqlite::version().into()),
+            ("schema version", schema.to_string()),
+            ("journal mode", journal),
+            ("page size", format!("{page} bytes")),
+            ("file size", format!("{} bytes", page * pages)),
+        ])
     }
 
     pub(super) fn facts(&self, id: TaskId, now: Timestamp) -> rusqlite::Result<Option<Facts>> {

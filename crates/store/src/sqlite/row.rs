@@ -1,18 +1,28 @@
 //! Between rows of the database and values of the core.
 
 use std::num::NonZeroU32;
+use std::str::FromStr;
 use std::time::Duration;
 
 use rusqlite::types::{FromSqlError, Type, ValueRef};
 use rusqlite::{Row, Statement, params};
+use serde::{Deserialize, Serialize};
 use windlass_core::{
-    Ageing, Entry, Lane, Leadership, Name, RetryPolicy, Spec, State, Status, Task, TaskId, Timestamp, Worker,
-    WorkerId,
+    Ageing, Entry, Json, Lane, Leadership, Line, Name, Notes, Progress, RetryPolicy, Schedule, Spec, State,
+    Status, Task, TaskId, Template, Timestamp, Worker, WorkerId,
 };
 
 /// A value that this version did not write: a newer one did, or a hand.
 fn foreign(column: usize, what: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(what))
+}
+
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    u64::try_from(row.get::<_, i64>(column)?).map_err(|error| foreign(column, error))
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 pub(super) fn micros(duration: Duration) -> i64 {
@@ -49,8 +59,16 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<TaskId> {
     }
 }
 
-pub(super) fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
+/// What is stored as a word, or in words.
+fn parse<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
     row.get_ref(column)?.as_str()?.parse().map_err(|error| foreign(column, error))
+}
+
+pub(super) fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
+    parse(row, column)
 }
 
 fn json<T: serde::de::DeserializeOwned + Default>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
@@ -61,7 +79,7 @@ fn json<T: serde::de::DeserializeOwned + Default>(row: &Row<'_>, column: usize) 
 }
 
 /// A list or a policy as JSON; nothing if it is the default.
-pub(super) fn to_json<T: serde::Serialize + Default + PartialEq>(value: &T) -> Option<String> {
+pub(super) fn to_json<T: Serialize + Default + PartialEq>(value: &T) -> Option<String> {
     (*value != T::default()).then(|| serde_json::to_string(value).unwrap_or_default())
 }
 
@@ -257,13 +275,12 @@ pub(super) fn insert_history(
 
 /// A row of the history; `from` is the entry before it, which is not stored twice.
 pub(super) fn entry(row: &Row<'_>, from: Option<State>) -> rusqlite::Result<Entry> {
-    let reason = row.get_ref(3)?.as_str()?.parse().map_err(|error| foreign(3, error))?;
     Ok(Entry {
         seq: row.get(0)?,
         from,
         to: state(row, 1)?,
         at: time(row, 2)?,
-        reason,
+        reason: parse(row, 3)?,
         actor: row.get(4)?,
         note: row.get(5)?,
     })
@@ -305,6 +322,85 @@ pub(super) fn put_worker(statement: &mut Statement<'_>, worker: &Worker) -> rusq
 }
 
 pub(super) fn leadership(row: &Row<'_>) -> rusqlite::Result<Leadership> {
-    let term = u64::try_from(row.get::<_, i64>(1)?).map_err(|error| foreign(1, error))?;
-    Ok(Leadership { holder: worker_id(row, 0)?, term, until: time(row, 2)? })
+    Ok(Leadership { holder: worker_id(row, 0)?, term: unsigned(row, 1)?, until: time(row, 2)? })
+}
+
+/// [`Progress`] as it is stored.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct ProgressText {
+    done: u64,
+    total: Option<u64>,
+    note: Option<String>,
+}
+
+/// What one attempt has told.
+pub(super) fn notes(row: &Row<'_>) -> rusqlite::Result<Notes> {
+    let progress: Option<ProgressText> = json(row, 1)?;
+    let lines: Vec<(i64, String)> = json(row, 4)?;
+    Ok(Notes {
+        lease: row.get(0)?,
+        progress: progress.map(|ProgressText { done, total, note }| Progress { done, total, note }),
+        details: row.get_ref(2)?.as_str_or_null()?.map(Json::stored),
+        dropped: unsigned(row, 3)?,
+        lines: lines.into_iter().map(|(at, text)| Line { at: Timestamp::from_micros(at), text }).collect(),
+    })
+}
+
+pub(super) fn put_notes(statement: &mut Statement<'_>, seq: i64, notes: &Notes) -> rusqlite::Result<usize> {
+    let Notes { lease, progress, details, dropped, lines } = notes;
+    let progress = progress.clone().map(|Progress { done, total, note }| ProgressText { done, total, note });
+    let lines: Vec<(i64, &str)> = lines.iter().map(|line| (line.at.as_micros(), &*line.text)).collect();
+    statement.execute(params![
+        seq,
+        lease,
+        to_json(&progress),
+        details.as_ref().map(Json::as_str),
+        signed(*dropped),
+        serde_json::to_string(&lines).unwrap_or_default(),
+    ])
+}
+
+pub(super) fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
+    let template = row.get_ref(4)?.as_str()?;
+    let last_task = match row.get_ref(10)? {
+        ValueRef::Null => None,
+        _ => Some(id(row, 10)?),
+    };
+    Ok(Schedule {
+        namespace: name(row, 0)?,
+        name: name(row, 1)?,
+        cron: row.get(2)?,
+        zone: row.get(3)?,
+        template: Template::stored(template).map_err(|error| foreign(4, error))?,
+        missed: parse(row, 5)?,
+        overlap: parse(row, 6)?,
+        paused: row.get(7)?,
+        next_at: time(row, 8)?,
+        last_at: optional_time(row, 9)?,
+        last_task,
+        fired: unsigned(row, 11)?,
+        skipped: unsigned(row, 12)?,
+        error: row.get(13)?,
+        updated_at: time(row, 14)?,
+    })
+}
+
+pub(super) fn put_schedule(statement: &mut Statement<'_>, schedule: &Schedule) -> rusqlite::Result<usize> {
+    statement.execute(params![
+        &*schedule.namespace,
+        &*schedule.name,
+        schedule.cron,
+        schedule.zone,
+        schedule.template.to_text(),
+        schedule.missed.to_string(),
+        schedule.overlap.word(),
+        schedule.paused,
+        schedule.next_at.as_micros(),
+        schedule.last_at.map(Timestamp::as_micros),
+        schedule.last_task.as_ref().map(TaskId::as_bytes),
+        signed(schedule.fired),
+        signed(schedule.skipped),
+        schedule.error,
+        schedule.updated_at.as_micros(),
+    ])
 }

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use windlass_core::{Before, Changes, Command, Json, Rejected, Scope, Task, WorkerId, transition};
+use rusqlite::{OptionalExtension, params};
+use windlass_core::{Before, Changes, Command, Json, Notes, Rejected, Scope, Task, WorkerId, transition};
 
 use super::failure::{failure, is_unreadable};
 use super::row;
@@ -13,12 +14,7 @@ use crate::request::{Claim, Claimed, Receipt, Turn, Turned};
 
 impl Tx<'_, '_> {
     pub(super) fn turn(&mut self, turn: Turn) -> Result<Turned> {
-        if let Some(term) = turn.term {
-            let leader = self.read(|sql| &mut sql.leader, [], row::leadership)?;
-            if !leader.is_some_and(|leader| leader.is_current(term, self.now)) {
-                return Err(Rejected::NotLeader { term }.into());
-            }
-        }
+        self.check_term(turn.term)?;
         let receipts = turn.commands.iter().map(|command| self.apply(command)).collect::<Result<_>>()?;
         let claimed = match turn.claim {
             Some(claim) => match self.check_worker(&claim.worker)? {
@@ -52,9 +48,17 @@ impl Tx<'_, '_> {
             Err(error) => return Err(error),
         };
         let (seq, task) = &*row;
+        let notes;
         let mut before = Before::of(task);
         match command.scope() {
             Scope::Task => {}
+            Scope::TaskAndNotes => {
+                notes = match self.notes(*seq, task)? {
+                    Ok(notes) => notes,
+                    Err(rejected) => return Ok(Err(rejected)),
+                };
+                before.notes = notes.as_ref();
+            }
             Scope::TaskAndQueue => before.paused = self.is_paused(&task.spec.namespace, &task.spec.queue)?,
             Scope::TaskAndHolder => {
                 if let Some(holder) = &task.status.worker {
@@ -66,10 +70,11 @@ impl Tx<'_, '_> {
             Ok(changes) => changes,
             Err(rejected) => return Ok(Err(rejected)),
         };
-        self.write_changes(*seq, task, &changes)?;
+        self.write_changes(*seq, task, &changes, command.is_by_holder())?;
         let status = changes.tasks.first().map_or(&task.status, |change| &change.after);
         Ok(Ok(Receipt {
             task: id,
+            kind: task.spec.kind.clone(),
             state: status.state,
             attempt: status.attempt,
             lease: status.lease,
@@ -77,9 +82,24 @@ impl Tx<'_, '_> {
         }))
     }
 
-    fn write_changes(&mut self, seq: i64, task: &Task, changes: &Changes) -> Result<()> {
+    /// What the present attempt of a task has told, which may be nothing; or that it cannot be read.
+    fn notes(&mut self, seq: i64, task: &Task) -> Result<Result<Option<Notes>, Rejected>> {
+        let found = self.sql.attempt_notes.query_row(params![seq, task.status.lease], row::notes).optional();
+        match found {
+            Ok(notes) => Ok(Ok(notes)),
+            Err(error) if is_unreadable(&error) => {
+                Ok(Err(Rejected::Unreadable { task: task.id, why: error.to_string() }))
+            }
+            Err(error) => Err(failure(error)),
+        }
+    }
+
+    fn write_changes(&mut self, seq: i64, task: &Task, changes: &Changes, by_holder: bool) -> Result<()> {
+        if let Some(notes) = &changes.notes {
+            self.write_with(|sql| &mut sql.put_notes, |statement| row::put_notes(statement, seq, notes))?;
+        }
         for change in &changes.tasks {
-            self.change(seq, task, change)?;
+            self.change(seq, task, change, by_holder)?;
         }
         if !changes.deleted.is_empty() {
             self.delete(seq, task)?;
@@ -113,12 +133,17 @@ impl Tx<'_, '_> {
     fn take(&mut self, seq: i64, mut task: Task, worker: &WorkerId) -> Result<Claimed> {
         let command = Command::Claim { task: task.id, worker: worker.clone() };
         let mut changes = transition(&Before::of(&task), &command, self.now)?;
-        self.write_changes(seq, &task, &changes)?;
+        self.write_changes(seq, &task, &changes, true)?;
         if let Some(change) = changes.tasks.pop() {
             task.status = change.after;
         }
         let decode = |row: &rusqlite::Row<'_>| Ok(Json::stored(row.get_ref(0)?.as_str()?));
-        let payload = self.read(|sql| &mut sql.payload, [seq], decode)?;
-        Ok(Claimed { task, payload: payload.unwrap_or_default() })
+        let payload = self.read(|sql| &mut sql.payload, [seq], decode)?.unwrap_or_default();
+        // Nobody has left anything behind for a first claim.
+        let details = match task.status.lease {
+            0 | 1 => None,
+            _ => self.read(|sql| &mut sql.last_details, [seq], decode)?,
+        };
+        Ok(Claimed { task, payload, details })
     }
 }

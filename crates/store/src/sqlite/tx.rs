@@ -11,6 +11,7 @@ use windlass_core::{
 use super::failure::{failure, is_unreadable};
 use super::row::{self, Width};
 use crate::error::Result;
+use crate::request::Rings;
 
 /// Where a test may look, or fail, around every write: the statement's name, and whether it is about to run.
 pub(super) type Probe = std::sync::Arc<dyn Fn(&'static str, bool) + Send + Sync>;
@@ -44,10 +45,11 @@ macro_rules! statements {
 }
 
 statements! {
-    read: task_by_id task_by_key payload claimable lane_head lane_taken last_sequence is_paused
-        has_entity holder leader expired;
+    read: task_by_id task_by_key payload claimable lane_head lane_taken next_parked_lane last_sequence is_paused
+        has_entity holder leader expired attempt_notes last_details schedule count_schedules;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
-        set_sequence put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity;
+        set_sequence put_notes put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity
+        put_schedule delete_schedule;
 }
 
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
@@ -58,8 +60,8 @@ pub(super) struct Ledger {
     counts: Vec<(Sort, i64)>,
     /// The last number given to a task, once it was read.
     sequence: Option<i64>,
-    /// Whether there is news for [`watch`](crate::Store::watch).
-    pub(super) rings: bool,
+    /// What is news for [`watch`](crate::Store::watch).
+    pub(super) rings: Rings,
 }
 
 /// What tasks are counted by.
@@ -202,15 +204,22 @@ impl<'c> Tx<'_, 'c> {
             |statement| row::insert_history(statement, seq, entry),
         )?;
         self.count(&task.spec, task.status.state, 1);
-        self.ledger.rings |= task.status.state == State::Pending;
+        self.ledger.rings.claimable += u64::from(task.status.state == State::Pending);
+        self.ledger.rings.timed += u64::from(task.status.due_at.is_some());
         if task.is_parked() {
-            self.give_slots(task)?;
+            self.give_slots(&task.spec)?;
         }
         Ok(true)
     }
 
-    /// Writes what the core decided about one task, which was loaded as `before`.
-    pub(super) fn change(&mut self, seq: i64, before: &Task, change: &TaskChange) -> Result<()> {
+    /// Writes what the core decided about one task, which was loaded as `before`, because its holder said so or somebody else.
+    pub(super) fn change(
+        &mut self,
+        seq: i64,
+        before: &Task,
+        change: &TaskChange,
+        by_holder: bool,
+    ) -> Result<()> {
         let result = change.result.as_ref().map(|result| result.as_str());
         let after = &change.after;
         match Width::of(&before.status, after) {
@@ -234,36 +243,14 @@ impl<'c> Tx<'_, 'c> {
         self.held.note(seq, before, after);
         self.count(&before.spec, before.status.state, -1);
         self.count(&before.spec, after.state, 1);
-        let taken_away = before.status.state.is_held() && after.state.is_final();
-        self.ledger.rings |= after.state == State::Pending || taken_away;
+        self.ledger.rings.note(&before.status, after, by_holder);
         if change.moves_lane(before) {
-            self.give_slots(before)?;
+            self.give_slots(&before.spec)?;
         }
         Ok(())
     }
 
-    /// Gives free slots of the task's lane to parked tasks, in submit order. The head of the line decides:
-    /// if it cannot start, nobody overtakes it.
-    fn give_slots(&mut self, task: &Task) -> Result<()> {
-        let Some((namespace, lane)) = task.spec.lane_key() else { return Ok(()) };
-        let key = [&**namespace, lane];
-        let taken = self.read(|sql| &mut sql.lane_taken, key, |row| row.get::<_, i64>(0))?.unwrap_or(0);
-        let mut taken = usize::try_from(taken).unwrap_or(usize::MAX);
-        loop {
-            let decode = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row::lane(row, 1)?));
-            let head = self.read(|sql| &mut sql.lane_head, key, decode)?;
-            match head {
-                Some((seq, Some(lane))) if lane.admits(taken) => {
-                    self.write(|sql| &mut sql.give_slot, [seq])?;
-                    self.ledger.rings = true;
-                    taken += 1;
-                }
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    /// Removes a final task with its payload, history and key.
+    /// Removes a final task with its payload, history, notes and key.
     pub(super) fn delete(&mut self, seq: i64, task: &Task) -> Result<()> {
         self.write(|sql| &mut sql.delete_task, [seq])?;
         self.count(&task.spec, task.status.state, -1);

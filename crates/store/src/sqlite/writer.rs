@@ -20,6 +20,7 @@ use super::failure::{failure, is_busy, is_device_failure};
 use super::tx::{Held, Ledger, Probe, Statements, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::request::Rings;
 
 /// Tasks that one transaction may touch before it takes in no more work: bounds how long the first of it waits for its answer.
 const GROUP: usize = 2_000;
@@ -94,7 +95,7 @@ impl Writer {
     pub(super) fn start(
         connection: Connection,
         clock: Arc<dyn Clock>,
-        wake: watch::Sender<u64>,
+        wake: watch::Sender<Rings>,
         probe: Option<Probe>,
     ) -> Result<Self> {
         let (messages, inbox) = channel();
@@ -190,7 +191,7 @@ impl Savepoint<'_> {
 struct Keeper<'c> {
     connection: &'c Connection,
     clock: Arc<dyn Clock>,
-    wake: watch::Sender<u64>,
+    wake: watch::Sender<Rings>,
     probe: Option<Probe>,
     held: Held,
     /// Changes with every commit of another connection, and all writing of this process is done here.
@@ -203,7 +204,7 @@ impl<'c> Keeper<'c> {
     fn new(
         connection: &'c Connection,
         clock: Arc<dyn Clock>,
-        wake: watch::Sender<u64>,
+        wake: watch::Sender<Rings>,
         probe: Option<Probe>,
     ) -> Self {
         Self { connection, clock, wake, probe, held: Held::default(), data_version: None, broken: None }
@@ -231,7 +232,7 @@ impl<'c> Keeper<'c> {
                 Ok(Message::Look) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     if self.foreign_commits() {
-                        self.ring();
+                        self.wake.send_modify(Rings::ring_all);
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -259,8 +260,16 @@ impl<'c> Keeper<'c> {
         changed
     }
 
-    fn ring(&self) {
-        self.wake.send_modify(|rings| *rings += 1);
+    /// Tells those who wait what one transaction has done; nobody, if there is nothing to tell.
+    fn ring(&self, news: Rings) {
+        let Rings { claimable, timed, settled, revoked } = news;
+        self.wake.send_if_modified(|rings| {
+            rings.claimable += claimable;
+            rings.timed += timed;
+            rings.settled += settled;
+            rings.revoked += revoked;
+            news != Rings::default()
+        });
     }
 
     /// One transaction for the work at hand and all that arrives before it ends.
@@ -294,10 +303,10 @@ impl<'c> Keeper<'c> {
                 }
             }
         }
-        let rings = ledger.rings;
+        let news = ledger.rings;
         let ended = if self.connection.is_autocommit() { Ok(()) } else { self.commit(statements, ledger) };
-        if ended.is_ok() && rings {
-            self.ring();
+        if ended.is_ok() {
+            self.ring(news);
         }
         answer(done, &ended);
     }
@@ -311,7 +320,7 @@ impl<'c> Keeper<'c> {
             match run(self.connection, &["BEGIN IMMEDIATE"]) {
                 Ok(()) => {
                     if self.foreign_commits() {
-                        self.ring();
+                        self.wake.send_modify(Rings::ring_all);
                     }
                     return Ok(());
                 }

@@ -6,8 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use windlass_core::{By, Command, Entity, Lane, Name, NewTask, NewWorker, Retention, TaskId, Term, WorkerId};
-use windlass_store::conformance::{START, claim_of, completed, entity, failed, finish, invariants};
+use windlass_core::{
+    By, Command, Entity, Firing, Lane, Name, NewSchedule, NewTask, NewWorker, Retention, TaskId, Term,
+    WorkerId,
+};
+use windlass_store::conformance::{
+    START, claim_of, completed, details, entity, failed, finish, firing, hourly, invariants, report,
+};
 use windlass_store::sqlite::{Durability, Options};
 use windlass_store::{Claimed, Error, ManualClock, SqliteStore, Store, Turn};
 
@@ -25,12 +30,19 @@ pub(crate) enum Op {
     Resign(WorkerId, Term),
     Pause(bool),
     Know(Entity, bool),
+    Schedule(Box<NewSchedule>),
+    Unschedule(Name),
+    Fire(Firing),
     Prune(Retention),
 }
 
 impl Op {
     pub(crate) fn apply(command: Command) -> Self {
         Self::Turn(Turn { commands: vec![command], ..Turn::default() })
+    }
+
+    pub(crate) fn schedule(schedule: NewSchedule) -> Self {
+        Self::Schedule(Box::new(schedule))
     }
 
     pub(crate) fn claim(worker: &WorkerId, limit: usize) -> Self {
@@ -55,6 +67,9 @@ impl Op {
             Self::Resign(worker, term) => store.resign(&worker, term).await,
             Self::Pause(paused) => store.pause(&name, &name, paused).await,
             Self::Know(entity, known) => store.set_entity(&name, &entity, known).await.map(drop),
+            Self::Schedule(schedule) => store.set_schedule(*schedule).await.map(drop),
+            Self::Unschedule(schedule) => store.remove_schedule(&name, &schedule).await.map(drop),
+            Self::Fire(firing) => store.fire(firing, None).await.map(drop),
             Self::Prune(retention) => store.prune(&retention, 100).await.map(drop),
         }
     }
@@ -207,6 +222,12 @@ impl World {
         claimed.remove(0)
     }
 
+    /// The slot that the first schedule waits for.
+    pub(crate) async fn slot(&mut self) -> Firing {
+        let schedules = self.store.schedules().await.unwrap();
+        firing(&schedules[0], self.task().id)
+    }
+
     pub(crate) async fn do_it(&self, op: Op) {
         op.run(&*self.store).await.unwrap();
     }
@@ -290,10 +311,12 @@ impl World {
     pub(crate) async fn crowd(&mut self) -> Vec<Op> {
         let worker = self.worker.clone();
         let (done, gone) = (self.claimed(|_| {}).await, self.claimed(|_| {}).await);
+        let tells = self.claimed(|_| {}).await;
         let lane = Lane::of(&entity("planner:1"));
         let waits = NewTask { lane: Some(lane.clone()), ..self.task() };
         let held = self.claimed(in_lane(lane)).await;
         self.submit(waits).await;
+        let scheduled = self.store.set_schedule(hourly("s", START)).await.unwrap();
         vec![
             Op::Submit(vec![self.task()]),
             Op::apply(finish(&done, completed("1"))),
@@ -304,6 +327,9 @@ impl World {
             Op::Campaign(worker.clone()),
             Op::Know(entity("planner:1"), true),
             Op::Register(support::new_worker("another")),
+            Op::apply(report(&tells, details("[1]"))),
+            Op::schedule(hourly("t", START)),
+            Op::Fire(firing(&scheduled, self.task().id)),
             Op::claim(&worker, 2),
         ]
     }

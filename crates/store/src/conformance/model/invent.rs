@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use windlass_core::{
-    By, Command, Json, Name, NewWorker, Outcome, Retention, State, Timestamp, WorkerId, limits,
+    By, Command, Json, Line, Name, NewWorker, Outcome, Progress, Report, Retention, State, Timestamp,
+    WorkerId, limits,
 };
 
 use super::operation::Operation;
@@ -16,7 +17,7 @@ pub(super) const REACH: Duration = Duration::from_secs(14 * 24 * 3600);
 
 type Invent = fn(&mut World) -> Operation;
 
-const OPERATIONS: [(usize, Invent); 13] = [
+const OPERATIONS: [(usize, Invent); 17] = [
     (200, World::submit),
     (450, World::turn),
     (60, World::chores),
@@ -27,6 +28,10 @@ const OPERATIONS: [(usize, Invent); 13] = [
     (8, World::resign),
     (20, World::pause),
     (12, World::set_entity),
+    (25, World::set_schedule),
+    (4, World::remove_schedule),
+    (45, World::fire),
+    (10, World::reconcile),
     (15, World::prune),
     (90, World::clock),
     (10, |_| Operation::Crash),
@@ -34,8 +39,9 @@ const OPERATIONS: [(usize, Invent); 13] = [
 
 type Make = fn(&mut World) -> Command;
 
-const COMMANDS: [(usize, Make); 10] = [
+const COMMANDS: [(usize, Make); 11] = [
     (38, World::finish),
+    (14, World::report),
     (12, World::start),
     (8, |world| Command::Release { token: world.token(), note: world.note() }),
     (9, |world| Command::Claim { task: world.task(), worker: world.worker() }),
@@ -96,6 +102,24 @@ impl World {
 
     fn finish(&mut self) -> Command {
         Command::Finish { token: self.token(), outcome: self.outcome(), started_at: self.moment() }
+    }
+
+    /// Mostly the lines that come next, if the attempt has told few; or some that are known, or some too far ahead.
+    fn report(&mut self) -> Command {
+        let note = self.note();
+        let done = self.random.pick(&[0, 1, 7, u64::MAX]);
+        let progress = Progress { done, total: self.random.pick(&[None, Some(7), Some(u64::MAX)]), note };
+        let many = self.random.weighted(&[(50, 0), (30, 1), (19, 3), (1, limits::BATCH + 1)]);
+        let text = self.random.pick(&["", "a line", "o'line \"é\"\n", "l\0ne"]);
+        let text = if self.random.chance(3) { text.repeat(limits::LINE_BYTES) } else { text.into() };
+        let line = Line { at: self.moment().unwrap_or(self.now), text };
+        let report = Report {
+            progress: self.random.chance(50).then_some(progress),
+            details: self.random.chance(50).then(|| self.json()),
+            first_line: u64::try_from(self.random.below(5)).unwrap(),
+            lines: vec![line; many],
+        };
+        Command::Report { token: self.token(), report }
     }
 
     fn outcome(&mut self) -> Outcome {
@@ -169,6 +193,16 @@ impl World {
         Operation::SetEntity(self.namespace(), self.entity(), self.random.chance(70))
     }
 
+    /// Mostly from where the last look ended.
+    fn reconcile(&mut self) -> Operation {
+        let after = match self.random.below(10) {
+            0 => None,
+            1 => Some(self.random.pick(&["default", "default @planner:1", "tenant lane", "~"]).into()),
+            _ => self.place.clone(),
+        };
+        Operation::Reconcile(after, self.random.pick(&[0, 1, 1, 3, 100]))
+    }
+
     fn prune(&mut self) -> Operation {
         let finals: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).collect();
         let mut retention = Retention::default();
@@ -196,7 +230,7 @@ impl World {
     }
 
     /// A moment around now, if any.
-    fn moment(&mut self) -> Option<Timestamp> {
+    pub(super) fn moment(&mut self) -> Option<Timestamp> {
         let span = self.span();
         match self.random.below(10) {
             0 => Some(self.now.plus(span)),
@@ -220,7 +254,7 @@ impl World {
         Json::payload(self.random.pick(&texts)).unwrap()
     }
 
-    fn note(&mut self) -> Option<String> {
+    pub(super) fn note(&mut self) -> Option<String> {
         self.random.pick(&[None, Some(""), Some("shutting down"), Some("n\0te")]).map(Into::into)
     }
 

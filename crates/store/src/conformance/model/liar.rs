@@ -7,14 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Command, Entity, Facts, Leadership, Lease, Name, NewTask, NewWorker, Retention, TaskId, Term, Worker,
-    WorkerId,
+    Command, Entity, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Rejected,
+    Retention, Schedule, TaskId, Term, Worker, WorkerId,
 };
 
 use crate::conformance::Lab;
 use crate::{
-    Count, Due, Filter, Listing, ManualClock, MemoryStore, Page, Pulse, Record, Result, Store, Submitted,
-    Turn, Turned,
+    Count, Due, Error, Filter, Listing, ManualClock, MemoryStore, Page, Pulse, Reconciled, Record, Result,
+    Rings, Store, Submitted, Turn, Turned,
 };
 
 /// What it does wrong, the third time that it can.
@@ -46,6 +46,16 @@ pub(super) enum Lie {
     RevivesWorker,
     /// Gives a slot's holder wrongly.
     HidesHolder,
+    /// Leaves out what an attempt has told.
+    LosesNotes,
+    /// Keeps from an attempt what the one before left for it.
+    KeepsDetails,
+    /// Fires a slot that another has fired.
+    FiresTwice,
+    /// Does not mention a schedule whose slot has come.
+    ForgetsSlot,
+    /// Finds something to put right where nothing is wrong.
+    RepairsInVain,
 }
 
 /// A memory store that lies.
@@ -128,6 +138,12 @@ impl Store for Liar {
         {
             claimed.reverse();
         }
+        let given = turned.claimed.iter_mut().flatten().find(|claimed| claimed.details.is_some());
+        if let Some(claimed) = given
+            && self.lies(Lie::KeepsDetails, true)
+        {
+            claimed.details = None;
+        }
         Ok(turned)
     }
 
@@ -168,6 +184,9 @@ impl Store for Liar {
         if self.lies(Lie::ForgetsDue, !due.commands.is_empty()) {
             due.commands.pop();
         }
+        if self.lies(Lie::ForgetsSlot, !due.schedules.is_empty()) {
+            due.schedules.pop();
+        }
         Ok(due)
     }
 
@@ -177,6 +196,11 @@ impl Store for Liar {
             && self.lies(Lie::DropsHistory, true)
         {
             record.history.remove(1);
+        }
+        if let Some(record) = record.as_mut().filter(|record| !record.notes.is_empty())
+            && self.lies(Lie::LosesNotes, true)
+        {
+            record.notes.pop();
         }
         Ok(record)
     }
@@ -233,12 +257,49 @@ impl Store for Liar {
         self.inner.has_entity(namespace, entity).await
     }
 
+    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
+        self.inner.entities(namespace, after, limit).await
+    }
+
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
+        self.inner.set_schedule(schedule).await
+    }
+
+    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
+        self.inner.remove_schedule(namespace, name).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.inner.schedules().await
+    }
+
+    async fn fire(&self, mut firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        let answer = self.inner.fire(firing.clone(), term).await;
+        if let Err(Error::Rejected(Rejected::ScheduleMoved { next_at, .. })) = answer
+            && self.lies(Lie::FiresTwice, true)
+        {
+            firing.expected = next_at;
+            return self.inner.fire(firing, term).await;
+        }
+        answer
+    }
+
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        let look = self.inner.reconcile(after, limit).await?;
+        let repaired = look.repaired + u64::from(self.lies(Lie::RepairsInVain, true));
+        Ok(Reconciled { repaired, ..look })
+    }
+
+    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
+        self.inner.describe().await
+    }
+
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         let done = self.inner.prune(retention, limit).await?;
         Ok(done + usize::from(self.lies(Lie::PrunesTooFew, done > 0)))
     }
 
-    fn watch(&self) -> watch::Receiver<u64> {
+    fn watch(&self) -> watch::Receiver<Rings> {
         self.inner.watch()
     }
 

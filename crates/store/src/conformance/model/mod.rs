@@ -9,6 +9,7 @@
 //! in all, or in the one sequence that was named.
 
 mod invent;
+mod invent_schedule;
 mod invent_task;
 #[cfg(test)]
 mod liar;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use windlass_core::{
-    Command, Entity, Leadership, Lease, Name, NewTask, NewWorker, Rejected, Retention, TaskId, Term,
-    Timestamp, Worker, WorkerId,
+    Command, Entity, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Rejected, Retention,
+    Schedule, TaskId, Term, Timestamp, Worker, WorkerId,
 };
 
-use crate::{Due, Error, Pulse, Receipt, Result, Store, Submitted, Turn, Turned};
+use crate::{Due, Error, Pulse, Receipt, Reconciled, Result, Store, Submitted, Turn, Turned};
 
 /// A call of a store, or something that happens to the world around it.
 #[derive(Clone, Debug)]
@@ -27,6 +27,10 @@ pub(super) enum Operation {
     Resign(WorkerId, Term),
     Pause(Name, Name, bool),
     SetEntity(Name, Entity, bool),
+    SetSchedule(Box<NewSchedule>),
+    RemoveSchedule(Name, Name),
+    Fire(Firing, Option<Term>),
+    Reconcile(Option<String>, usize),
     Prune(Retention, usize),
     /// The clock is set, forward or back.
     Clock(Timestamp),
@@ -44,6 +48,8 @@ pub(super) enum Answer {
     Pulse(Result<Pulse>),
     Campaigned(Result<Option<Leadership>>),
     Changed(Result<bool>),
+    Scheduled(Result<Box<Schedule>>),
+    Reconciled(Result<Reconciled>),
     Pruned(Result<usize>),
     Done(Result<()>),
 }
@@ -70,6 +76,14 @@ impl Operation {
             Self::SetEntity(namespace, entity, known) => {
                 Answer::Changed(store.set_entity(&namespace, &entity, known).await)
             }
+            Self::SetSchedule(schedule) => {
+                Answer::Scheduled(store.set_schedule(*schedule).await.map(Box::new))
+            }
+            Self::RemoveSchedule(namespace, name) => {
+                Answer::Changed(store.remove_schedule(&namespace, &name).await)
+            }
+            Self::Fire(firing, term) => Answer::Submitted(store.fire(firing, term).await),
+            Self::Reconcile(after, limit) => Answer::Reconciled(store.reconcile(after, limit).await),
             Self::Prune(retention, limit) => Answer::Pruned(store.prune(&retention, limit).await),
             Self::Clock(_) | Self::Crash => Answer::Done(Ok(())),
         }
@@ -84,7 +98,9 @@ impl Operation {
     /// call and for one that was refused as a whole.
     pub(super) fn commands(&self, answer: &Answer) -> usize {
         match (self, answer) {
-            (Self::Submit(tasks), Answer::Submitted(Ok(_))) => tasks.len().max(1),
+            (Self::Submit(tasks) | Self::Fire(Firing { tasks, .. }, _), Answer::Submitted(Ok(_))) => {
+                tasks.len().max(1)
+            }
             (Self::Turn(turn), Answer::Turned(Ok(_))) => {
                 (turn.commands.len() + usize::from(turn.claim.is_some())).max(1)
             }
@@ -96,7 +112,7 @@ impl Operation {
     /// The tasks that it and its answer name.
     pub(super) fn touched(&self, answer: &Answer) -> Vec<TaskId> {
         let mut ids: Vec<TaskId> = match (self, answer) {
-            (Self::Submit(tasks), Answer::Submitted(submitted)) => {
+            (Self::Submit(tasks) | Self::Fire(Firing { tasks, .. }, _), Answer::Submitted(submitted)) => {
                 let found = submitted.iter().flatten().map(|one| one.id);
                 tasks.iter().map(|task| task.id).chain(found).collect()
             }
@@ -133,8 +149,19 @@ impl Answer {
                     Err(Rejected::LeaseLost { state, .. }) if state.is_held() => "lost to another holder",
                     Err(rejected) => rejected.code(),
                 };
-                let claimed = turned.claimed.iter().flatten().map(|_| "claimed from a queue");
-                turned.receipts.iter().map(receipt).chain(claimed).collect()
+                let claimed = turned.claimed.iter().flatten().map(|claimed| match claimed.details {
+                    Some(_) => "claimed with details",
+                    None => "claimed from a queue",
+                });
+                let slots = match self {
+                    Self::Chores(Ok(due), _) => due.schedules.len(),
+                    _ => 0,
+                };
+                let slots = std::iter::repeat_n("a slot has come", slots);
+                turned.receipts.iter().map(receipt).chain(claimed).chain(slots).collect()
+            }
+            Self::Submitted(Err(Error::InBatch { rejected, .. })) => {
+                vec!["refused with its batch", rejected.code()]
             }
             Self::Pulse(Ok(pulse)) if !pulse.lost.is_empty() => vec!["told of a loss"],
             Self::Pulse(Ok(pulse)) if !pulse.cancelled.is_empty() => vec!["told of a cancel"],
@@ -146,6 +173,8 @@ impl Answer {
             Self::Pulse(result) => vec![word(result)],
             Self::Campaigned(result) => vec![word(result)],
             Self::Changed(result) => vec![word(result)],
+            Self::Scheduled(result) => vec![word(result)],
+            Self::Reconciled(result) => vec![word(result)],
             Self::Pruned(result) => vec![word(result)],
             Self::Done(result) => vec![word(result)],
         }

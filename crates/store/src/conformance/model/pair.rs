@@ -4,11 +4,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use windlass_core::{Command, Name, State, TaskId, Timestamp};
+use windlass_core::{Command, Name, State, TaskId, Timestamp, WorkerId};
 
 use super::operation::{Answer, Operation};
 use super::random::Random;
-use super::world::{ENTITIES, KEYS, KINDS, NAMESPACES, QUEUES, TAGS};
+use super::world::{ENTITIES, KEYS, KINDS, NAMESPACES, QUEUES, TAGS, WORKERS};
 use crate::conformance::{Case, invariants};
 use crate::{Clock, Filter, ManualClock, MemoryStore, Page, Result, Store, Turn};
 
@@ -56,6 +56,9 @@ impl<'a> Pair<'a> {
             }
             Operation::Campaign(..) | Operation::Resign(..) => self.compare_leader().await,
             Operation::Pause(..) => self.compare_paused().await,
+            Operation::SetSchedule(_) | Operation::RemoveSchedule(..) | Operation::Fire(..) => {
+                self.compare_schedules().await;
+            }
             _ => {}
         }
         expected
@@ -72,6 +75,11 @@ impl<'a> Pair<'a> {
 
     async fn compare_paused(&self) {
         same("the paused queues", &self.case.store().paused().await, &self.model.paused().await);
+    }
+
+    async fn compare_schedules(&self) {
+        let (tested, model) = (self.case.store().schedules().await, self.model.schedules().await);
+        same_each("the schedules", &tested.unwrap(), &model.unwrap());
     }
 
     async fn compare_record(&self, id: TaskId) {
@@ -94,6 +102,7 @@ impl<'a> Pair<'a> {
         self.compare_workers().await;
         self.compare_leader().await;
         self.compare_paused().await;
+        self.compare_schedules().await;
         for limit in [0, 1, 7, 1000] {
             same(&format!("due({limit})"), &tested.due(limit).await, &model.due(limit).await);
         }
@@ -126,6 +135,11 @@ impl<'a> Pair<'a> {
                 let known = self.model.has_entity(&namespace, &entity).await;
                 let what = format!("has_entity({namespace}, {entity})");
                 same(&what, &tested.has_entity(&namespace, &entity).await, &known);
+                for (after, limit) in [(None, 0), (None, 9), (Some(&entity), 1), (Some(&entity), 9)] {
+                    let listed = self.model.entities(&namespace, after, limit).await;
+                    let what = format!("entities({namespace}, {after:?}, {limit})");
+                    same(&what, &tested.entities(&namespace, after, limit).await, &listed);
+                }
             }
         }
     }
@@ -165,6 +179,8 @@ impl<'a> Pair<'a> {
                 |entity: &str| Operation::SetEntity(namespace.clone(), entity.parse().unwrap(), false);
             operations.extend(ENTITIES.map(forget));
         }
+        let schedules = self.model.schedules().await.unwrap().into_iter();
+        operations.extend(schedules.map(|one| Operation::RemoveSchedule(one.namespace, one.name)));
         operations
     }
 }
@@ -198,10 +214,11 @@ fn random_filter(random: &mut Random, now: Timestamp) -> Filter {
     if random.chance(40) {
         filter.kind = Some(random.pick(&KINDS.map(Name::stored)));
     }
-    match random.below(6) {
+    match random.below(7) {
         0 => filter.entity = Some(random.pick(&ENTITIES).parse().unwrap()),
         1 => filter.tag = Some(random.pick(&TAGS).into()),
         2 => filter.updated_before = Some(now),
+        4 => filter.worker = Some(WorkerId::new(random.pick(&WORKERS)).unwrap()),
         3 => filter.updated_before = Some(now.minus(std::time::Duration::from_secs(60))),
         _ => {}
     }

@@ -33,6 +33,11 @@ fn one_lie_is_found() {
         Lie::IgnoresPause,
         Lie::RevivesWorker,
         Lie::HidesHolder,
+        Lie::LosesNotes,
+        Lie::KeepsDetails,
+        Lie::FiresTwice,
+        Lie::ForgetsSlot,
+        Lie::RepairsInVain,
     ] {
         let fault = run_against(lie, 0..20).expect_err(&format!("{lie:?} was not noticed"));
         let tells = ["seed ", "operation ", "The last operations:", "WINDLASS_SEED="];
@@ -72,11 +77,21 @@ fn every_answer_is_met() {
         "not_timed",
         "lease_alive",
         "unknown_entity",
+        "schedule_not_found",
+        "schedule_moved",
         "not_leader",
     ];
     let others =
         ["ok", "existing", "done before", "claimed from a queue", "told of a loss", "told of a cancel"];
-    let others = others.into_iter().chain(["another leads", "pruned", "lost to another holder"]);
+    let more = [
+        "another leads",
+        "pruned",
+        "lost to another holder",
+        "refused with its batch",
+        "claimed with details",
+        "a slot has come",
+    ];
+    let others = others.into_iter().chain(more);
     for word in states.map(State::word).chain(refusals).chain(others) {
         assert!(met.get(word).is_some_and(|times| *times >= 3), "{word:?} is met {:?} times", met.get(word));
     }

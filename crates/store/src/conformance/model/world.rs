@@ -2,7 +2,7 @@
 //!
 //! All pools are small, so that keys, lanes, queues and leases collide all the time.
 
-use windlass_core::{Command, Entity, Name, TaskId, Term, Timestamp, Token, WorkerId};
+use windlass_core::{Command, Entity, Name, Schedule, TaskId, Term, Timestamp, Token, WorkerId};
 
 use super::operation::{Answer, Operation};
 use super::random::Random;
@@ -13,6 +13,7 @@ pub(super) const KINDS: [&str; 3] = ["test:work", "mail:send", "odd"];
 pub(super) const KEYS: [&str; 4] = ["k", "K", "o'key \"é\"", "k "];
 pub(super) const LANES: [&str; 3] = ["lane", "Lane", "planner:1"];
 pub(super) const ENTITIES: [&str; 3] = ["planner:1", "planner:2", "agent:a:b"];
+pub(super) const SCHEDULES: [&str; 4] = ["nightly", "Nightly", "every:5m", "n"];
 pub(super) const TAGS: [&str; 4] = ["red", "Red", "a,b", "%_'\""];
 /// The last two never register.
 pub(super) const WORKERS: [&str; 6] = ["w1", "w2", "w3", "w4", "ghost", "gho%t"];
@@ -32,22 +33,36 @@ pub(super) struct World {
     pub(super) workers: Vec<WorkerId>,
     /// Every term ever won; never empty.
     pub(super) terms: Vec<Term>,
+    /// Schedules as they were last seen, the removed too.
+    pub(super) schedules: Vec<Schedule>,
+    /// Where the last look at the lanes ended.
+    pub(super) place: Option<String>,
 }
 
 impl World {
     /// Nothing is known but the last term, if there was one.
     pub(super) fn new(seed: u64, start: Timestamp, term: Term) -> Self {
         let (tasks, tokens, workers, terms) = (Vec::new(), Vec::new(), Vec::new(), vec![term]);
-        Self { random: Random::new(seed), start, now: start, tasks, tokens, workers, terms }
+        let (random, schedules) = (Random::new(seed), Vec::new());
+        Self { random, start, now: start, tasks, tokens, workers, terms, schedules, place: None }
     }
 
     /// Remembers what an answer tells.
     pub(super) fn learn(&mut self, operation: &Operation, answer: &Answer) {
         match (operation, answer) {
             (Operation::Clock(to), _) => self.now = *to,
-            (_, Answer::Submitted(Ok(submitted))) => {
+            (operation, Answer::Submitted(Ok(submitted))) => {
                 self.tasks.extend(submitted.iter().filter(|one| one.created).map(|one| one.id));
+                if let Operation::Fire(firing, _) = operation {
+                    let same = |known: &&mut Schedule| {
+                        known.namespace == firing.namespace && known.name == firing.name
+                    };
+                    self.schedules.iter_mut().filter(same).for_each(|known| known.next_at = firing.next_at);
+                }
             }
+            (_, Answer::Scheduled(Ok(schedule))) => self.see(schedule),
+            (_, Answer::Chores(Ok(due), _)) => due.schedules.iter().for_each(|schedule| self.see(schedule)),
+            (_, Answer::Reconciled(Ok(look))) => self.place.clone_from(&look.next),
             (Operation::Turn(turn), Answer::Turned(Ok(turned))) => {
                 for (command, receipt) in turn.commands.iter().zip(&turned.receipts) {
                     if let (Command::Claim { task, worker }, Ok(receipt)) = (command, receipt) {
@@ -64,6 +79,12 @@ impl World {
             (_, Answer::Campaigned(Ok(Some(won)))) => self.terms.push(won.term),
             _ => {}
         }
+    }
+
+    fn see(&mut self, schedule: &Schedule) {
+        self.schedules
+            .retain(|known| (&known.namespace, &known.name) != (&schedule.namespace, &schedule.name));
+        self.schedules.push(schedule.clone());
     }
 
     /// A namespace, mostly the first.

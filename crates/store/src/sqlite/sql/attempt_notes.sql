@@ -1,0 +1,1 @@
+SELECT lease, progress, details, dropped, lines FROM notes WHERE task = ? AND lease = ?

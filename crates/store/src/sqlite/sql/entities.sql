@@ -1,0 +1,1 @@
+SELECT entity FROM entities WHERE namespace = ? AND entity > ? ORDER BY entity LIMIT ?
