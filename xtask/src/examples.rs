@@ -1,4 +1,5 @@
-//! Runs the example programs of the library, so that what a reader pastes is known to work.
+//! Runs the example programs of the library, so that what a reader pastes is known to work, and holds each to the output that its
+//! documentation shows.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     let built = built_into().map_err(|error| format!("where examples are built is unknown: {error}"))?;
     for name in &names {
         let begun = Instant::now();
-        run_one(&built, name)?;
+        let expected = expected(&root.join(DIRECTORY), name)?;
+        run_one(&built, name, &expected)?;
         println!("      {name}: {}", show::duration(begun.elapsed()));
     }
     Ok(show::count(names.len(), "program"))
@@ -51,38 +53,56 @@ fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// What an example prints, as its documentation says: the block of text after a line `Prints:`.
+fn expected(directory: &Path, name: &str) -> Result<String, String> {
+    let path = directory.join(format!("{name}.rs"));
+    let source = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    printed_block(&source).ok_or_else(|| {
+        format!("{DIRECTORY}/{name}.rs does not say what it prints; add `//! Prints:` and a ```text block to its documentation")
+    })
+}
+
+fn printed_block(source: &str) -> Option<String> {
+    let mut lines = source.lines().map_while(|line| line.strip_prefix("//!")).map(|line| line.strip_prefix(' ').unwrap_or(line));
+    lines.find(|line| *line == "Prints:")?;
+    lines.find(|line| *line == "```text")?;
+    let block: Vec<&str> = lines.take_while(|line| *line != "```").collect();
+    Some(block.join("\n") + "\n")
+}
+
 /// Cargo puts examples beside this very program, whatever the target directory is called.
 fn built_into() -> io::Result<PathBuf> {
     Ok(env::current_exe()?.with_file_name("examples"))
 }
 
 /// Runs one example in a directory of its own: a file that an earlier run left must not make this one pass.
-fn run_one(built: &Path, name: &str) -> Result<(), String> {
+fn run_one(built: &Path, name: &str, expected: &str) -> Result<(), String> {
     let scratch = built.join("scratch").join(name);
-    let printed = built.join("scratch").join(format!("{name}.txt"));
-    let ended = start(&built.join(name), &scratch, &printed).and_then(wait);
+    let [printed, complained] = ["out", "err"].map(|what| built.join("scratch").join(format!("{name}.{what}")));
+    let ended = start(&built.join(name), &scratch, &printed, &complained).and_then(wait);
+    let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let why = match ended {
-        Ok(Some(status)) if status.success() => return Ok(()),
+        Ok(Some(status)) if status.success() && text(&printed) == expected => return Ok(()),
+        Ok(Some(status)) if status.success() => format!("should have printed\n\n{expected}"),
         Ok(Some(status)) => format!("ended with {status}"),
         Ok(None) => format!("was still running after {} and was stopped", show::duration(TIME_LIMIT)),
         Err(error) => format!("could not be run: {error}"),
     };
-    let printed = fs::read_to_string(&printed).unwrap_or_default();
-    Err(format!("{printed}\nthe example `{name}` {why}; above is what it printed"))
+    let (printed, complained) = (text(&printed), text(&complained));
+    Err(format!("{complained}{printed}\nthe example `{name}`, whose output is above, {why}"))
 }
 
 /// Output goes to a file: a pipe that nobody empties would stop a talkative example.
-fn start(program: &Path, scratch: &Path, printed: &Path) -> io::Result<Child> {
+fn start(program: &Path, scratch: &Path, printed: &Path, complained: &Path) -> io::Result<Child> {
     if scratch.exists() {
         fs::remove_dir_all(scratch)?;
     }
     fs::create_dir_all(scratch)?;
-    let printed = File::create(printed)?;
     Command::new(program)
         .current_dir(scratch)
         .stdin(Stdio::null())
-        .stderr(printed.try_clone()?)
-        .stdout(printed)
+        .stderr(File::create(complained)?)
+        .stdout(File::create(printed)?)
         .spawn()
 }
 
@@ -98,4 +118,16 @@ fn wait(mut child: Child) -> io::Result<Option<ExitStatus>> {
     child.kill()?;
     child.wait()?;
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printed_block;
+
+    #[test]
+    fn what_an_example_prints_is_in_its_documentation() {
+        let source = "//! An example.\n//!\n//! Prints:\n//! ```text\n//! one\n//!   two\n//! ```\n\nfn main() {}\n";
+        assert_eq!(printed_block(source).as_deref(), Some("one\n  two\n"));
+        assert_eq!(printed_block("//! An example.\n\nfn main() {}\n"), None);
+    }
 }

@@ -72,6 +72,7 @@ fn misused(what: &str) -> ExitCode {
 
 /// Measures the release build, since nobody runs the other one.
 fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
+    cargo::run(root, &["build", "--release", "--locked", "-p", "windlass-server"], &[])?;
     let mut line = vec!["run", "--release", "--locked", "-p", "windlass-bench", "--"];
     line.extend(arguments.iter().map(String::as_str));
     cargo::run(root, &line, &[])

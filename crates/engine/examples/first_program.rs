@@ -1,37 +1,45 @@
-//! The first program of the README: submit, claim, finish.
+//! The first program of the README: a handler, a worker, a task, its result.
+//!
+//! Prints:
+//! ```text
+//! sending to ada, attempt 1
+//! receipt 42
+//! ```
 #![allow(clippy::print_stdout)]
 
-use windlass::{Claim, Command, Json, Name, NewTask, NewWorker, Outcome, Token};
+use serde::{Deserialize, Serialize};
+use windlass::{Context, Input, TaskError, Windlass};
+
+/// The kind of a task lives on the type of its input.
+#[derive(Serialize, Deserialize)]
+struct SendEmail {
+    to: String,
+}
+
+impl Input for SendEmail {
+    const KIND: &'static str = "email:send";
+}
+
+/// Any error with `?` means: try again later. `TaskError::fail` means: never again.
+async fn send(context: Context, email: SendEmail) -> Result<u32, TaskError> {
+    println!("sending to {}, attempt {}", email.to, context.attempt());
+    Ok(42)
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let store = windlass::open("sqlite:windlass.db").await?;
-    let kind = Name::kind("email:send")?;
+    // A file that is made if it is not there. Nothing else to set up.
+    let windlass = Windlass::open("sqlite:windlass.db").await?;
+    let worker = windlass.worker().handle(send).pool(10).start().await?;
 
     // Durable when this returns. The key makes it safe to repeat.
-    let mut task = NewTask::new(windlass::task_id(), kind.clone(), Json::payload(r#"{"to":"ada"}"#)?);
-    task.key = Some("welcome ada".into());
-    let submitted = store.submit(vec![task]).await?;
-    println!("{} created: {}", submitted[0].id, submitted[0].created);
+    let client = windlass.client();
+    let submitted = client.submit(&SendEmail { to: "ada".into() }).key("welcome ada").await?;
 
-    // A worker registers, claims what it can run, and reports with the lease it was given.
-    let mut worker = NewWorker::new(windlass::worker_id());
-    worker.kinds = vec![kind.clone()];
-    let worker = store.register(worker).await?.id;
-    let claim = Claim {
-        worker: worker.clone(),
-        namespace: Name::default(),
-        queues: vec![Name::default()],
-        kinds: vec![kind],
-        limit: 10,
-    };
-    for claimed in store.claim(claim).await? {
-        println!("sending {}", claimed.payload);
-        let token = Token { task: claimed.task.id, lease: claimed.task.status.lease, worker: worker.clone() };
-        let outcome = Outcome::Completed { result: Json::result(r#"{"sent":true}"#)? };
-        store.apply(vec![Command::Finish { token, outcome, started_at: None }]).await?.remove(0)?;
-    }
-    store.deregister(&worker).await?;
-    store.close().await?;
+    let receipt: u32 = client.wait(submitted.id).await?.output()?;
+    println!("receipt {receipt}");
+
+    worker.stop().await?;
+    windlass.close().await?;
     Ok(())
 }

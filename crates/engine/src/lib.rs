@@ -1,34 +1,79 @@
 //! Windlass: a durable task queue and workflow engine.
 //!
-//! [`open`] chooses a store by its address; ids for tasks and workers are made here, from the clock and randomness that the
-//! core does without. The vocabulary ([`NewTask`], [`Command`], [`State`] …) and the [`Store`] trait are those of the crates below.
+//! [`Windlass`] opens a store by its address; from it come a [`Client`], to submit tasks and look at them, and workers
+//! ([`WorkerBuilder`]), to run them. A handler is an `async fn(Context, Input) -> Result<Output, TaskError>`; its kind lives on
+//! its [`Input`]. [`testing`] runs handlers without threads, files or waiting.
 //!
-//! What this crate does *not* do: it stores nothing and decides no transitions. Typed handlers and the worker's loop build on
-//! what is here.
+//! The vocabulary ([`NewTask`], [`State`], [`Command`] …) and the [`Store`] trait are those of the crates below, for programs that need more than
+//! the client gives.
+//!
+//! What this crate does *not* do: it stores nothing and decides no transitions.
 //!
 //! ```
+//! use windlass::{Context, Input, TaskError, Windlass};
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct SendEmail {
+//!     to: String,
+//! }
+//! impl Input for SendEmail {
+//!     const KIND: &'static str = "email:send";
+//! }
+//!
+//! async fn send(context: Context, mail: SendEmail) -> Result<String, TaskError> {
+//!     if mail.to.is_empty() {
+//!         return Err(TaskError::fail("nobody to send to"));
+//!     }
+//!     Ok(format!("sent to {} at attempt {}", mail.to, context.attempt()))
+//! }
+//!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use windlass::{Json, Name, NewTask, State};
-//!
-//! let store = windlass::open("memory:").await?;
-//! let task = NewTask::new(windlass::task_id(), Name::kind("email:send")?, Json::payload(r#"{"to":"ada"}"#)?);
-//! let submitted = store.submit(vec![task]).await?;
-//! assert_eq!(submitted[0].state, State::Pending);
-//! assert!(submitted[0].created);
+//! let windlass = Windlass::open("memory:").await?;
+//! let worker = windlass.worker().handle(send).pool(4).start().await?;
+//! let client = windlass.client();
+//! let submitted = client.submit(&SendEmail { to: "ada".into() }).key("welcome ada").await?;
+//! let said: String = client.wait(submitted.id).await?.output()?;
+//! assert_eq!(said, "sent to ada at attempt 1");
+//! worker.stop().await?;
 //! # Ok(())
 //! # }
 //! ```
 
 mod address;
+mod client;
+mod context;
+mod cron;
+mod error;
+mod handler;
 mod ids;
+mod leader;
+mod observe;
+mod rules;
+mod schedule;
+mod stop;
+mod submit;
+pub mod testing;
+mod windlass;
+mod worker;
 
 pub use address::open;
+pub use client::{Client, Finished, OutputError};
+pub use context::Context;
+pub use cron::Cron;
+pub use error::TaskError;
+pub use handler::{Input, Next, Running};
 pub use ids::{task_id, worker_id};
+pub use rules::{Rule, Rules};
+pub use schedule::SetSchedule;
+pub use stop::StopReason;
+pub use submit::Submit;
+pub use windlass::Windlass;
 pub use windlass_core::*;
 pub use windlass_store::{
     Claim, Claimed, Clock, Count, Cursor, Due, Error, Filter, Listing, ManualClock, MemoryStore, Page, Pulse,
-    Receipt, Record, Store, Submitted, SystemClock, Turn, Turned,
+    Receipt, Reconciled, Record, Rings, Store, Submitted, SystemClock, Turn, Turned, Wrap, Wrapped,
 };
 #[cfg(feature = "sqlite")]
 pub use windlass_store::{SqliteStore, sqlite};
+pub use worker::{RunningWorker, WorkerBuilder};

@@ -1,0 +1,211 @@
+//! What a handler is given beside its input.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use windlass_core::{Json, Lease, Line, Progress, Report, Task, TaskId, Timestamp, WorkerId, limits};
+
+use crate::client::Client;
+use crate::error::TaskError;
+use crate::handler::Handlers;
+use crate::stop::{Stop, StopReason};
+
+/// The attempt that a handler runs: which task it is, how long it has, whether to stop, and a way to tell how far it is. Cheap
+/// to clone.
+#[derive(Clone)]
+pub struct Context(Arc<Attempt>);
+
+/// What a [`Context`] points to.
+pub(crate) struct Attempt {
+    pub(crate) task: Task,
+    pub(crate) payload: Json,
+    pub(crate) details: Option<Json>,
+    pub(crate) worker: WorkerId,
+    pub(crate) client: Client,
+    pub(crate) handlers: Arc<Handlers>,
+    /// When the claim arrived here, which was at `claimed_at` by the store's clock.
+    pub(crate) received: Instant,
+    pub(crate) started: Instant,
+    pub(crate) stop: Stop,
+    pub(crate) notebook: Notebook,
+}
+
+impl Attempt {
+    /// A moment as the store's clock would tell it, however this machine's is set.
+    pub(crate) fn store_time(&self, moment: Instant) -> Timestamp {
+        let claimed_at = self.task.status.claimed_at.unwrap_or_default();
+        claimed_at.plus(moment.saturating_duration_since(self.received))
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Context").field(&self.0.task.id).field(&self.0.task.status.attempt).finish()
+    }
+}
+
+impl Context {
+    pub(crate) fn new(attempt: Attempt) -> Self {
+        Self(Arc::new(attempt))
+    }
+
+    pub(crate) fn attempt_row(&self) -> &Attempt {
+        &self.0
+    }
+
+    /// The task as it was claimed.
+    #[must_use]
+    pub fn task(&self) -> &Task {
+        &self.0.task
+    }
+
+    /// The task's id. With [`Context::attempt`] it is an idempotency key for what the handler does elsewhere.
+    #[must_use]
+    pub fn id(&self) -> TaskId {
+        self.0.task.id
+    }
+
+    /// Which attempt this is: 1, 2, 3 …
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.task.status.attempt
+    }
+
+    /// The number of this claim, never used again.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.0.task.status.lease
+    }
+
+    /// Who runs it.
+    #[must_use]
+    pub fn worker(&self) -> &WorkerId {
+        &self.0.worker
+    }
+
+    /// The input as it was sent.
+    #[must_use]
+    pub fn payload(&self) -> &Json {
+        &self.0.payload
+    }
+
+    /// A client of the same store, to submit what follows.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// How much time is left, if the task has a time limit.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        Some(self.0.task.spec.timeout?.saturating_sub(self.0.started.elapsed()))
+    }
+
+    /// When the attempt must be over, by the store's clock, if the task has a time limit.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        Some(self.0.store_time(self.0.started).plus(self.0.task.spec.timeout?))
+    }
+
+    /// Comes when the handler is to stop: it was cancelled, ran out of time, lost its lease, or the worker shuts down. A handler that does
+    /// not end soon after is dropped at its next `.await`.
+    pub async fn stopped(&self) -> StopReason {
+        self.0.stop.stopped().await
+    }
+
+    /// Why the handler is to stop, if it is.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.0.stop.reason()
+    }
+
+    /// What the worker shares with all its handlers, of this type.
+    pub fn shared<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, TaskError> {
+        self.0.handlers.shared().ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            TaskError::fail(format!("the worker shares no {name}; give it one with `share`"))
+        })
+    }
+
+    /// Tells how far the attempt is. Kept with it and shown to operators; only the last one counts.
+    pub fn progress(&self, done: u64, total: impl Into<Option<u64>>, note: impl Into<Option<String>>) {
+        let progress = Progress { done, total: total.into(), note: note.into() };
+        self.0.notebook.write(|page| page.report.progress = Some(progress));
+    }
+
+    /// Keeps a line of log with the attempt. The newest [`limits::LOG_LINES`] are kept.
+    pub fn log(&self, text: impl Into<String>) {
+        let line = Line { at: self.0.store_time(Instant::now()), text: text.into() };
+        self.0.notebook.write(|page| page.add(line));
+    }
+
+    /// Leaves something for the next attempt, if there has to be one: where to go on. Only the last one counts.
+    pub fn checkpoint(&self, details: &impl Serialize) -> Result<(), TaskError> {
+        let text = serde_json::to_string(details)?;
+        let details = Json::new("checkpoint", &text)?;
+        self.0.notebook.write(|page| page.report.details = Some(details));
+        Ok(())
+    }
+
+    /// What an earlier attempt left with [`Context::checkpoint`].
+    pub fn last_checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, TaskError> {
+        let Some(details) = &self.0.details else { return Ok(None) };
+        Ok(Some(serde_json::from_str(details.as_str())?))
+    }
+}
+
+/// What a handler has told and the store does not know yet.
+#[derive(Debug)]
+pub(crate) struct Notebook {
+    page: Mutex<Page>,
+    /// Tells the worker that there is something to send.
+    bell: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    report: Report,
+    is_dirty: bool,
+}
+
+impl Page {
+    /// Adds a line; what the store would not keep is not kept here either.
+    fn add(&mut self, mut line: Line) {
+        line.text.truncate(line.text.floor_char_boundary(limits::LINE_BYTES + 1));
+        self.report.lines.push(line);
+        if self.report.lines.len() > limits::LOG_LINES {
+            self.report.lines.remove(0);
+            self.report.first_line += 1;
+        }
+    }
+}
+
+impl Notebook {
+    pub(crate) fn new(bell: Arc<Notify>) -> Self {
+        Self { page: Mutex::default(), bell }
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Page)) {
+        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut page);
+        if !page.is_dirty {
+            page.is_dirty = true;
+            self.bell.notify_one();
+        }
+    }
+
+    /// What there is to send, which then counts as sent.
+    pub(crate) fn take(&self) -> Option<Report> {
+        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::take(&mut page.is_dirty) {
+            return None;
+        }
+        let first_line = page.report.first_line + u64::try_from(page.report.lines.len()).unwrap_or(u64::MAX);
+        Some(std::mem::replace(&mut page.report, Report { first_line, ..Report::default() }))
+    }
+}

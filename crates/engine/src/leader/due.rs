@@ -1,0 +1,50 @@
+//! Chore: promote what has waited long enough, expire what a dead worker holds. The store says what, as commands.
+
+use tokio::time::Instant;
+use tracing::warn;
+use windlass_core::Timestamp;
+use windlass_store::{Due, Error, Turn};
+
+use super::Reign;
+
+/// Commands of one look.
+const PAGE: usize = 500;
+
+/// Rows that cannot be moved, beyond which no more is asked for.
+const MOST_STUCK: usize = 10_000;
+
+impl Reign<'_> {
+    /// Does all that is due and says when the next is.
+    pub(super) async fn do_what_is_due(&mut self) -> Result<Option<Instant>, Error> {
+        loop {
+            let due = self.shared.store().due(PAGE + self.stuck.min(MOST_STUCK)).await?;
+            let Due { commands, schedules, next, silent_at, now } = due;
+            let (asked, slots) = (commands.len(), schedules.len());
+            self.fire(schedules, now).await?;
+            let moved = self.carry_out(commands).await?;
+            self.stuck = asked - moved;
+            // What is left is either nothing or refuses to move; a full page may have more behind it.
+            if slots < PAGE && (asked < PAGE || moved == 0) {
+                let from_now = |moment: Timestamp| Instant::now() + moment.since(now);
+                return Ok([next, silent_at].into_iter().flatten().min().map(from_now));
+            }
+        }
+    }
+
+    /// Carries out commands; says how many changed something. One that is refused delays only itself.
+    async fn carry_out(&self, mut commands: Vec<windlass_core::Command>) -> Result<usize, Error> {
+        let mut moved = 0;
+        while !commands.is_empty() {
+            let rest = commands.split_off(commands.len().min(PAGE));
+            let turn = Turn { commands, claim: None, term: Some(self.term) };
+            for receipt in self.shared.store().turn(turn).await?.receipts {
+                match receipt {
+                    Ok(_) => moved += 1,
+                    Err(rejected) => warn!(%rejected, "what is due was refused"),
+                }
+            }
+            commands = rest;
+        }
+        Ok(moved)
+    }
+}

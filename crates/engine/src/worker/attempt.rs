@@ -1,0 +1,109 @@
+//! One attempt: running a handler to its end, whatever that is.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{sleep_until, timeout};
+use windlass_core::{Lease, Outcome, Report, TaskId};
+
+use crate::client::Client;
+use crate::context::{Attempt, Context};
+use crate::error::TaskError;
+use crate::handler::Handlers;
+use crate::stop::StopReason;
+use std::sync::Arc;
+
+/// What there is to say to the store about an attempt that is over.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// The handler decided.
+    Finished(Outcome),
+    /// It was interrupted; the task goes back, and the attempt with it.
+    Interrupted(StopReason),
+    /// Nothing: the task is somebody else's, or nobody's, by now.
+    Nothing,
+}
+
+/// An attempt that is over.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) task: TaskId,
+    pub(crate) lease: Lease,
+    pub(crate) report: Option<Report>,
+    pub(crate) verdict: Verdict,
+}
+
+/// Runs the handler for `context` to its end. A handler that was told to stop has `patience` to do so.
+pub(crate) async fn run(handlers: Arc<Handlers>, context: Context, patience: Duration) -> Ended {
+    let attempt = context.attempt_row();
+    let verdict = verdict(&handlers, &context, patience).await;
+    let (task, lease) = (attempt.task.id, attempt.task.status.lease);
+    Ended { task, lease, report: attempt.notebook.take(), verdict }
+}
+
+async fn verdict(handlers: &Arc<Handlers>, context: &Context, patience: Duration) -> Verdict {
+    let attempt = context.attempt_row();
+    let Client { rules, .. } = &attempt.client;
+    if let Err(invalid) = rules.check_run(&attempt.task, &attempt.payload) {
+        return Verdict::Finished(TaskError::fail(invalid).outcome());
+    }
+    let mut handler = pin!(caught(handlers, context.clone()));
+    let deadline = attempt.task.spec.timeout.map(|limit| attempt.started + limit);
+    let out_of_time = async {
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    let last_word = tokio::select! {
+        biased;
+        outcome = &mut handler => Some(outcome),
+        _ = attempt.stop.stopped() => timeout(patience, handler).await.ok(),
+        () = out_of_time => {
+            attempt.stop.tell(StopReason::TimedOut);
+            timeout(patience, handler).await.ok()
+        }
+    };
+    match (attempt.stop.reason(), last_word) {
+        (None, Some(outcome)) => Verdict::Finished(outcome),
+        (reason, last_word) => judge(attempt, reason.unwrap_or(StopReason::Shutdown), last_word),
+    }
+}
+
+/// What becomes of an attempt that was told to stop. It may have ended by itself, then or in the meantime.
+fn judge(attempt: &Attempt, reason: StopReason, last_word: Option<Outcome>) -> Verdict {
+    match reason {
+        StopReason::Cancelled | StopReason::LeaseLost => Verdict::Nothing,
+        StopReason::TimedOut => {
+            let limit = attempt.task.spec.timeout.unwrap_or_default();
+            Verdict::Finished(TaskError::retry(format!("timed out after {limit:?}")).outcome())
+        }
+        // What failed because it was interrupted did not fail by itself.
+        StopReason::Fenced | StopReason::Shutdown => match last_word {
+            Some(Outcome::Failed { .. }) | None => Verdict::Interrupted(reason),
+            Some(outcome) => Verdict::Finished(outcome),
+        },
+    }
+}
+
+/// The handler, whose panic is an outcome like any other.
+async fn caught(handlers: &Arc<Handlers>, context: Context) -> Outcome {
+    let mut running = match catch_unwind(AssertUnwindSafe(|| handlers.run(context))) {
+        Ok(running) => running,
+        Err(panic) => return panicked(&*panic),
+    };
+    std::future::poll_fn(move |cx| {
+        catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)))
+            .unwrap_or_else(|panic| Poll::Ready(panicked(&*panic)))
+    })
+    .await
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Outcome {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    TaskError::retry(format!("the handler panicked: {}", text.unwrap_or("without a message"))).outcome()
+}

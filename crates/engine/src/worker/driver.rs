@@ -1,0 +1,507 @@
+//! The worker's loop: claim, start, report.
+//!
+//! One turn with the store is in progress at a time. While it is, handlers end and what they have to say gathers; the next turn tells all
+//! of it and claims anew, in one commit. So a busy worker batches by itself and an idle one adds no delay. Nothing here ticks: the loop
+//! wakes when a handler ends, when the store rings, and at moments that something waits for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+use windlass_core::{Command, Lease, Rejected, State, TaskId, Token, limits};
+use windlass_store::{Claimed, Error, Filter, Page, Rings, Turn, Turned};
+
+use super::attempt::{self, Ended, Verdict};
+use super::outbox::{Backoff, Outbox};
+use super::setup::Shared;
+use crate::context::{Attempt, Context, Notebook};
+use crate::error::TaskError;
+use crate::stop::{Stop, StopReason};
+
+/// A handler that has run this long is marked as running; one that ends sooner is never written down twice.
+const MARK_AFTER: Duration = Duration::from_millis(250);
+
+/// How long what handlers tell is gathered.
+const TELL_AFTER: Duration = Duration::from_millis(250);
+
+/// A claim that has waited this long for a handler to end is given back: the others may be idle.
+const WAIT_AT_MOST: Duration = Duration::from_secs(1);
+
+/// When to look a second time for claims whose answer was lost: the first look may have been too early.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// How long a worker that is to stop tries to tell the store what it has to say.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// A claim that waits for a free handler.
+#[derive(Debug)]
+struct Waiting {
+    claimed: Claimed,
+    stop: Stop,
+    received: Instant,
+}
+
+/// What the store was asked.
+enum Asked {
+    /// To take note of these, and whether to give more, and how much.
+    Turn { commands: Vec<Command>, limit: usize },
+    /// What this worker holds.
+    Holdings,
+}
+
+/// What it answered.
+enum Answer {
+    Turned(Result<Turned, Error>),
+    Holdings(Result<Vec<(TaskId, Lease)>, Error>),
+}
+
+/// A question that is not answered yet.
+struct Asking {
+    asked: Asked,
+    answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
+}
+
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    rings: watch::Receiver<Rings>,
+    heard: Rings,
+    ended: mpsc::UnboundedReceiver<Ended>,
+    end: mpsc::UnboundedSender<Ended>,
+    waiting: VecDeque<Waiting>,
+    running: BTreeMap<TaskId, Context>,
+    /// Handlers that were not marked as running yet, oldest first.
+    unmarked: VecDeque<(Instant, Token)>,
+    outbox: Outbox,
+    backoff: Backoff,
+    /// Whether there may be something to claim.
+    hungry: bool,
+    /// Whether nothing but time made it hungry.
+    hungry_by_poll: bool,
+    next_poll: Instant,
+    /// Handlers that ended since the last turn began: how many claims the next turn takes in advance.
+    ended_lately: usize,
+    tell_at: Option<Instant>,
+    /// When to look for claims that an answer which never came may have given.
+    look_for_lost: Vec<Instant>,
+    stopping_since: Option<Instant>,
+    told_to_stop: bool,
+}
+
+impl Driver {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let rings = shared.store().watch();
+        let heard = *rings.borrow();
+        let (end, ended) = mpsc::unbounded_channel();
+        Self {
+            rings,
+            heard,
+            ended,
+            end,
+            waiting: VecDeque::new(),
+            running: BTreeMap::new(),
+            unmarked: VecDeque::new(),
+            outbox: Outbox::default(),
+            backoff: Backoff::default(),
+            hungry: true,
+            hungry_by_poll: false,
+            next_poll: Instant::now() + shared.setup.poll,
+            ended_lately: 0,
+            tell_at: None,
+            look_for_lost: Vec::new(),
+            stopping_since: None,
+            told_to_stop: false,
+            shared,
+        }
+    }
+
+    /// Runs until `stop` and everything that is to be said then has been said. An error means that the store cannot be used any more.
+    pub(super) async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
+        let mut asking: Option<Asking> = None;
+        loop {
+            self.start_waiting();
+            if asking.is_none() {
+                asking = self.ask();
+            }
+            if asking.is_none() && self.is_over() {
+                return Ok(());
+            }
+            metrics::gauge!("windlass_worker_pool_active").set(count(self.running.len()));
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                answer = answered(&mut asking) => {
+                    if let Some(Asking { asked, .. }) = asking.take()
+                        && let Err(error) = self.hear(asked, answer)
+                    {
+                        self.shared.held.stop_all(StopReason::Shutdown);
+                        return Err(error);
+                    }
+                }
+                Some(ended) = self.ended.recv() => {
+                    self.note_end(ended);
+                    while let Ok(ended) = self.ended.try_recv() {
+                        self.note_end(ended);
+                    }
+                }
+                () = stop.cancelled(), if self.stopping_since.is_none() => self.begin_to_stop(),
+                () = self.shared.claim_wanted.notified() => self.hungry = true,
+                () = self.shared.notes_written.notified() => {
+                    self.tell_at.get_or_insert_with(|| Instant::now() + TELL_AFTER);
+                }
+                Ok(()) = self.rings.changed() => self.note_ring(),
+                () = sleep_until(wake) => self.note_time(),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(since) = self.stopping_since else { return false };
+        let setup = &self.shared.setup;
+        let all_said = self.running.is_empty() && self.waiting.is_empty() && self.outbox.is_empty();
+        all_said || since.elapsed() > setup.grace + setup.patience + LAST_WORDS
+    }
+
+    /// Starts what has been claimed, as far as handlers are free.
+    fn start_waiting(&mut self) {
+        while self.running.len() < self.shared.setup.pool {
+            let Some(waiting) = self.waiting.pop_front() else { return };
+            if let Some(reason) = waiting.stop.reason() {
+                self.give_back(&waiting, &format!("it was not started: {reason:?}"));
+            } else {
+                self.start(waiting);
+            }
+        }
+    }
+
+    fn start(&mut self, Waiting { claimed, stop, received }: Waiting) {
+        let Claimed { task, payload, details } = claimed;
+        let setup = &self.shared.setup;
+        let (started, notebook) = (Instant::now(), Notebook::new(self.shared.notes_written.clone()));
+        let (worker, client, handlers) = (setup.id.clone(), setup.client.clone(), setup.handlers.clone());
+        let token = Token { task: task.id, lease: task.status.lease, worker: worker.clone() };
+        let attempt =
+            Attempt { task, payload, details, worker, client, handlers, received, started, stop, notebook };
+        let context = Context::new(attempt);
+        self.running.insert(token.task, context.clone());
+        let last_word = LastWord::new(self.end.clone(), &token);
+        let (handlers, patience) = (setup.handlers.clone(), setup.patience);
+        tokio::spawn(async move { last_word.say(attempt::run(handlers, context, patience).await) });
+        self.unmarked.push_back((started, token));
+    }
+
+    /// Gives back a claim that was not started.
+    fn give_back(&mut self, waiting: &Waiting, note: &str) {
+        let task = &waiting.claimed.task;
+        self.shared.held.remove(task.id, task.status.lease);
+        if !matches!(waiting.stop.reason(), Some(StopReason::Cancelled | StopReason::LeaseLost)) {
+            let token = self.token(task.id, task.status.lease);
+            self.outbox.push(Command::Release { token, note: Some(note.into()) });
+        }
+    }
+
+    fn token(&self, task: TaskId, lease: Lease) -> Token {
+        Token { task, lease, worker: self.shared.setup.id.clone() }
+    }
+
+    /// The next question to the store, if there is one and the store is to be asked now.
+    fn ask(&mut self) -> Option<Asking> {
+        if self.backoff.until().is_some() {
+            return None;
+        }
+        if self.look_for_lost.first().is_some_and(|at| *at <= Instant::now()) {
+            self.look_for_lost.remove(0);
+            let shared = self.shared.clone();
+            let answer = Box::pin(async move { Answer::Holdings(holdings(&shared).await) });
+            return Some(Asking { asked: Asked::Holdings, answer });
+        }
+        let room = self.room();
+        if self.outbox.is_empty() && !(self.hungry && room > 0) {
+            return None;
+        }
+        let (commands, limit) = (self.outbox.take(), room);
+        if limit > 0 {
+            self.hungry = false;
+            self.next_poll = Instant::now() + self.shared.setup.poll;
+        }
+        self.ended_lately = 0;
+        let claim = (limit > 0).then(|| self.shared.setup.claim(limit));
+        let (shared, turn) = (self.shared.clone(), Turn { commands: commands.clone(), claim, term: None });
+        let answer = Box::pin(async move { Answer::Turned(shared.store().turn(turn).await) });
+        Some(Asking { asked: Asked::Turn { commands, limit }, answer })
+    }
+
+    /// How much to claim: what can run now, and in advance what the last turn has shown to be run off during a turn.
+    fn room(&self) -> usize {
+        if self.stopping_since.is_some() {
+            return 0;
+        }
+        let setup = &self.shared.setup;
+        let free = setup.pool - self.running.len();
+        let in_advance = setup.buffer.min(self.ended_lately);
+        (free + in_advance).saturating_sub(self.waiting.len()).min(limits::BATCH)
+    }
+
+    fn hear(&mut self, asked: Asked, answer: Answer) -> Result<(), Error> {
+        let error = match (asked, answer) {
+            (Asked::Turn { commands, limit }, Answer::Turned(Ok(turned))) => {
+                self.backoff.succeeded();
+                self.hear_receipts(commands, turned.receipts);
+                self.hear_claimed(turned.claimed, limit);
+                return Ok(());
+            }
+            (Asked::Holdings, Answer::Holdings(Ok(holdings))) => {
+                self.backoff.succeeded();
+                self.release_unknown(holdings);
+                return Ok(());
+            }
+            (Asked::Turn { commands, .. }, Answer::Turned(Err(error))) => {
+                self.outbox.put_back(commands);
+                self.hungry = true;
+                if matches!(error, Error::Unknown(_)) {
+                    let now = Instant::now();
+                    self.look_for_lost = vec![now, now + LOOK_AGAIN];
+                }
+                error
+            }
+            (_, Answer::Holdings(Err(error))) => {
+                self.look_for_lost.insert(0, Instant::now());
+                error
+            }
+            (Asked::Turn { .. }, Answer::Holdings(Ok(_))) | (Asked::Holdings, Answer::Turned(_)) => {
+                return Ok(());
+            }
+        };
+        match error {
+            Error::Unavailable(_) | Error::Unknown(_) => {
+                let again = self.backoff.failed();
+                warn!(%error, worker = %self.shared.setup.id, "the store does not answer; trying again in {:?}",
+                    again.saturating_duration_since(Instant::now()));
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    fn hear_receipts(
+        &self,
+        commands: Vec<Command>,
+        receipts: Vec<Result<windlass_store::Receipt, Rejected>>,
+    ) {
+        for (command, receipt) in commands.into_iter().zip(receipts) {
+            let Err(rejected) = receipt else { continue };
+            match command {
+                Command::Start { token, .. } | Command::Report { token, .. } => {
+                    debug!(task = %token.task, %rejected, "the lease is lost");
+                    self.shared.held.stop(token.task, token.lease, StopReason::LeaseLost);
+                }
+                command => warn!(task = %command.task(), %rejected, "a report was refused"),
+            }
+        }
+    }
+
+    fn hear_claimed(&mut self, claimed: Result<Vec<Claimed>, Rejected>, limit: usize) {
+        let claimed = match claimed {
+            Ok(claimed) => claimed,
+            Err(rejected) => {
+                warn!(%rejected, "no claim");
+                self.hungry = true;
+                self.backoff.failed();
+                self.shared.pulse_wanted.notify_one();
+                return;
+            }
+        };
+        if limit > 0 && claimed.len() == limit {
+            self.hungry = true;
+        }
+        if std::mem::take(&mut self.hungry_by_poll) && !claimed.is_empty() {
+            metrics::counter!("windlass_missed_wakeups_total").increment(1);
+        }
+        let received = Instant::now();
+        for claimed in claimed {
+            let stop = self.shared.held.add(claimed.task.id, claimed.task.status.lease);
+            self.waiting.push_back(Waiting { claimed, stop, received });
+        }
+        if self.stopping_since.is_some() {
+            self.give_all_back();
+        }
+    }
+
+    /// Releases claims that the store knows of and this worker does not: the answer that gave them was lost.
+    fn release_unknown(&mut self, holdings: Vec<(TaskId, Lease)>) {
+        let known: BTreeMap<_, _> = self.shared.held.list().into_iter().collect();
+        for (task, lease) in holdings {
+            let token = self.token(task, lease);
+            if known.get(&task) != Some(&lease) && !self.outbox.speaks_of(&token) {
+                let note = Some("the answer that gave it was lost".into());
+                self.outbox.push(Command::Release { token, note });
+            }
+        }
+    }
+
+    fn note_end(&mut self, ended: Ended) {
+        let Ended { task, lease, report, verdict } = ended;
+        let context = self.running.remove(&task);
+        self.shared.held.remove(task, lease);
+        self.ended_lately += 1;
+        let token = self.token(task, lease);
+        if matches!(verdict, Verdict::Nothing) {
+            return;
+        }
+        if let Some(report) = report {
+            self.outbox.push(Command::Report { token: token.clone(), report });
+        }
+        let started_at = context.map(|context| {
+            let attempt = context.attempt_row();
+            attempt.store_time(attempt.started)
+        });
+        self.outbox.push(match verdict {
+            Verdict::Finished(outcome) => Command::Finish { token, outcome, started_at },
+            Verdict::Interrupted(reason) => {
+                Command::Release { token, note: Some(format!("the handler was stopped: {reason:?}")) }
+            }
+            Verdict::Nothing => return,
+        });
+    }
+
+    fn note_ring(&mut self) {
+        let rings = *self.rings.borrow_and_update();
+        self.hungry |= rings.claimable != self.heard.claimable;
+        if rings.revoked != self.heard.revoked && !(self.running.is_empty() && self.waiting.is_empty()) {
+            self.shared.pulse_wanted.notify_one();
+        }
+        self.heard = rings;
+    }
+
+    fn begin_to_stop(&mut self) {
+        self.stopping_since = Some(Instant::now());
+        self.give_all_back();
+    }
+
+    fn give_all_back(&mut self) {
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.give_back(&waiting, "the worker shuts down");
+        }
+    }
+
+    /// The next moment that something waits for.
+    fn next_wake(&self) -> Instant {
+        let setup = &self.shared.setup;
+        let grace = self.stopping_since.map(|since| since + setup.grace).filter(|_| !self.told_to_stop);
+        let end = self.stopping_since.map(|since| since + setup.grace + setup.patience + LAST_WORDS);
+        let moments = [
+            self.backoff.until(),
+            self.unmarked.front().map(|(started, _)| *started + MARK_AFTER),
+            self.waiting.front().map(|waiting| waiting.received + WAIT_AT_MOST),
+            self.tell_at,
+            self.look_for_lost.first().copied().filter(|at| *at > Instant::now()),
+            Some(self.next_poll).filter(|_| self.stopping_since.is_none()),
+            grace,
+            end,
+        ];
+        moments.into_iter().flatten().min().unwrap_or(self.next_poll)
+    }
+
+    /// Does what the moments of [`Driver::next_wake`] ask for, as far as they have come.
+    fn note_time(&mut self) {
+        let now = Instant::now();
+        while self.unmarked.front().is_some_and(|(started, _)| *started + MARK_AFTER <= now) {
+            let Some((_, token)) = self.unmarked.pop_front() else { break };
+            if let Some(context) =
+                self.running.get(&token.task).filter(|context| context.lease() == token.lease)
+            {
+                let attempt = context.attempt_row();
+                let at = Some(attempt.store_time(attempt.started));
+                self.outbox.push(Command::Start { token, at });
+            }
+        }
+        while self.waiting.front().is_some_and(|waiting| waiting.received + WAIT_AT_MOST <= now) {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            self.give_back(&waiting, "no handler was free");
+        }
+        if self.tell_at.take_if(|at| *at <= now).is_some() {
+            self.tell();
+        }
+        if self.next_poll <= now {
+            self.next_poll = now + self.shared.setup.poll;
+            self.hungry_by_poll = !self.hungry;
+            self.hungry = true;
+        }
+        let is_late = self.stopping_since.is_some_and(|since| since + self.shared.setup.grace <= now);
+        if is_late && !self.told_to_stop {
+            self.told_to_stop = true;
+            self.shared.held.stop_all(StopReason::Shutdown);
+        }
+    }
+
+    /// Passes on what handlers have told.
+    fn tell(&mut self) {
+        for context in self.running.values() {
+            if let Some(report) = context.attempt_row().notebook.take() {
+                let token = self.token(context.id(), context.lease());
+                self.outbox.push(Command::Report { token, report });
+            }
+        }
+    }
+}
+
+/// The answer to what was asked; never, if nothing was.
+async fn answered(asking: &mut Option<Asking>) -> Answer {
+    match asking {
+        Some(asking) => asking.answer.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// All claims that the store counts as this worker's.
+async fn holdings(shared: &Shared) -> Result<Vec<(TaskId, Lease)>, Error> {
+    let states = vec![State::Claimed, State::Running];
+    let filter = Filter { states, worker: Some(shared.setup.id.clone()), ..Filter::default() };
+    let (mut page, mut held) = (Page { limit: limits::PAGE, ..Page::default() }, Vec::new());
+    loop {
+        let listing = shared.store().tasks(filter.clone(), page).await?;
+        held.extend(listing.tasks.iter().map(|task| (task.id, task.status.lease)));
+        page.after = listing.next;
+        if page.after.is_none() {
+            return Ok(held);
+        }
+    }
+}
+
+/// Makes sure that the loop hears of the end of an attempt, even if the attempt is dropped in the middle.
+struct LastWord {
+    end: mpsc::UnboundedSender<Ended>,
+    token: Option<Token>,
+}
+
+impl LastWord {
+    fn new(end: mpsc::UnboundedSender<Ended>, token: &Token) -> Self {
+        Self { end, token: Some(token.clone()) }
+    }
+
+    fn say(mut self, ended: Ended) {
+        self.token = None;
+        // If nobody listens, the worker is gone, and the lease will expire.
+        let _ = self.end.send(ended);
+    }
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        if let Some(Token { task, lease, .. }) = self.token.take() {
+            error!(%task, "a handler was dropped before its end");
+            let outcome = TaskError::retry("the handler was dropped before its end").outcome();
+            let verdict = Verdict::Finished(outcome);
+            let _ = self.end.send(Ended { task, lease, report: None, verdict });
+        }
+    }
+}
+
+/// A number for a gauge.
+pub(crate) fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::INFINITY, f64::from)
+}

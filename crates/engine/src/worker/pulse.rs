@@ -1,0 +1,90 @@
+//! The heartbeat: one for all leases of a worker, from a thread of its own, so that no handler can starve it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+use windlass_core::Rejected;
+use windlass_store::Error;
+
+use super::setup::Shared;
+use crate::stop::StopReason;
+
+/// How soon a heartbeat that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The least time between two heartbeats, however often one is asked for.
+const REST: Duration = Duration::from_millis(100);
+
+/// Runs until `stop`. It ends by itself only if the store is closed.
+pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut confirmed = Instant::now();
+    let mut next = confirmed + shared.setup.heartbeat;
+    loop {
+        let rest = Instant::now() + REST;
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = sleep_until(next) => {}
+            () = shared.pulse_wanted.notified() => {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    () = sleep_until(rest) => {}
+                }
+            }
+        }
+        let sent = Instant::now();
+        let fence_at = confirmed + shared.setup.fence_after();
+        let patience = (sent + shared.setup.dead_after / 3).min(fence_at.max(sent + AGAIN));
+        let answer = timeout_at(patience, once(&shared)).await;
+        match answer {
+            Ok(Ok(())) => {
+                confirmed = sent;
+                next = sent + shared.setup.heartbeat;
+                continue;
+            }
+            Ok(Err(Error::Closed)) => return,
+            Ok(Err(error)) => warn!(%error, worker = %shared.setup.id, "heartbeat failed"),
+            Err(_) => warn!(worker = %shared.setup.id, "heartbeat not answered"),
+        }
+        if Instant::now() >= fence_at {
+            warn!(worker = %shared.setup.id, "the store cannot be told that this worker lives; its handlers stop");
+            shared.held.stop_all(StopReason::Fenced);
+        }
+        next = Instant::now() + AGAIN.min(shared.setup.heartbeat);
+    }
+}
+
+/// One heartbeat, and what it tells.
+async fn once(shared: &Shared) -> Result<(), Error> {
+    let held: BTreeMap<_, _> = shared.held.list().into_iter().collect();
+    let answer =
+        shared.store().heartbeat(&shared.setup.id, held.iter().map(|(id, lease)| (*id, *lease)).collect());
+    match answer.await {
+        Ok(pulse) => {
+            let lost = pulse.lost.iter().map(|id| (id, StopReason::LeaseLost));
+            let cancelled = pulse.cancelled.iter().map(|id| (id, StopReason::Cancelled));
+            for (id, reason) in lost.chain(cancelled) {
+                if let Some(lease) = held.get(id) {
+                    debug!(task = %id, lease, ?reason, "told to stop");
+                    shared.held.stop(*id, *lease, reason);
+                }
+            }
+            Ok(())
+        }
+        Err(Error::Rejected(Rejected::InvalidWorker { .. })) => {
+            // Others have counted it as dead and forgotten it. What it held is not its own any more.
+            for (id, lease) in &held {
+                shared.held.stop(*id, *lease, StopReason::LeaseLost);
+            }
+            shared.store().register(shared.setup.registration()).await?;
+            shared.claim_wanted.notify_one();
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
