@@ -1,160 +1,171 @@
 //! A demonstration: every promise that one small run can show.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use windlass::{
-    Claim, Claimed, Command, Json, Lane, Name, NewTask, NewWorker, Outcome, Page, RetryPolicy, Start, State,
-    Store, TaskId, Token, Turn, WorkerId,
+    Claim, Client, Context, Input, Name, NewWorker, Record, RetryPolicy, Submit, TaskError, TaskId, Windlass,
+    WorkerId,
 };
 
-use crate::show::{Answer, record_json, record_text};
-use crate::task::why;
+use crate::session::Session;
+use crate::show::Answer;
+use crate::show::task::{RecordJson, story};
+use crate::why;
 
 /// How long the worker that dies may be silent before its task goes to another.
 const DEAD_AFTER: Duration = Duration::from_millis(200);
 
-/// Submits, works, loses a worker, recovers, and shows what happened.
-pub(crate) async fn run(store: &dyn Store, quiet: bool) -> Result<Answer> {
-    let say = |line: &str| {
-        if !quiet {
-            println!("{line}");
-        }
-    };
-    let demo = Demo::new(store);
-    say(
-        "Submitting: a greeting (twice, with one key), a flaky call, a hopeless one, two steps of one entity, …",
-    );
-    let tasks = demo.submit().await?;
-    say("A worker takes the first and is killed. Its lease runs out; another worker takes everything.");
-    demo.lose_a_worker().await?;
-    let worker = demo.register(windlass::DEAD_AFTER).await?;
-    demo.work_off(&worker, &tasks[..tasks.len() - 1]).await?;
-    store.deregister(&worker).await?;
-
-    let (mut text, mut values) = (String::from("\n"), Vec::new());
-    for id in &tasks {
-        let record = store.task(*id).await?.context("a submitted task is there")?;
-        text += &record_text(&record);
-        text.push('\n');
-        values.push(record_json(&record));
-    }
-    let waiting = *tasks.last().context("there are tasks")?;
-    let because = why(store, waiting).await?;
-    text += &format!("Why is the last one not running?\n{}", because.text);
-    text += "\nTry: windlass task list, windlass stats, windlass why ID\n";
-    Ok(Answer { text, json: json!({ "tasks": Value::Array(values), "why": because.json }) })
+#[derive(Serialize, Deserialize)]
+struct Greet {
+    name: String,
 }
 
-struct Demo<'s> {
-    store: &'s dyn Store,
+impl Input for Greet {
+    const KIND: &'static str = "demo:greet";
+}
+
+async fn greet(context: Context, input: Greet) -> Result<String, TaskError> {
+    context.log(format!("greeting {}", input.name));
+    Ok(format!("hello {}", input.name))
+}
+
+#[derive(Serialize, Deserialize)]
+struct Call {
+    /// How often it fails before it succeeds.
+    failures: u32,
+}
+
+impl Input for Call {
+    const KIND: &'static str = "demo:call";
+}
+
+async fn call(context: Context, input: Call) -> Result<&'static str, TaskError> {
+    context.log(format!("calling, attempt {}", context.attempt()));
+    if context.attempt() <= input.failures {
+        return Err(TaskError::retry("connection refused"));
+    }
+    Ok("answered")
+}
+
+#[derive(Serialize, Deserialize)]
+struct Step {
+    number: u64,
+}
+
+impl Input for Step {
+    const KIND: &'static str = "demo:step";
+}
+
+async fn step(context: Context, input: Step) -> Result<u64, TaskError> {
+    context.progress(input.number, 2, Some("one step of an entity at a time".into()));
+    Ok(input.number)
+}
+
+/// What programs get.
+#[derive(Serialize)]
+struct Demonstrated<'a> {
+    tasks: Vec<RecordJson<'a>>,
+    why: Box<RawValue>,
+}
+
+/// Submits, works, loses a worker, recovers, and shows what happened.
+pub(crate) async fn run(session: &Session) -> Result<Answer> {
+    let windlass = session.open().await?;
+    let demo = Demo::new(windlass, session.namespace())?;
+    session.say("Submitting: a greeting (twice, with one key), a flaky call, a hopeless one, two steps of one entity, …")?;
+    let tasks = demo.submit().await?;
+    let (last, others) = tasks.split_last().context("there are tasks")?;
+    session.say(
+        "A worker takes the first and is killed. Its lease runs out; another worker takes everything.\n",
+    )?;
+    let victim = demo.lose_a_worker().await?;
+    let records = demo.work_off(others).await;
+    demo.client.store().deregister(&victim).await?;
+    let mut records = records?;
+    records.push(demo.client.get(*last).await?.context("a submitted task is there")?);
+
+    let because = why::answer(&demo.client, *last, session.paint()).await?;
+    let stories: Vec<_> = records.iter().map(|record| story(record, session.paint())).collect();
+    let text = format!(
+        "{}\nWhy is the last one not running?\n{}\nTry: windlass task list, windlass task get ID, windlass stats\n",
+        stories.join("\n"),
+        because.text
+    );
+    let tasks = records.iter().map(RecordJson::of).collect();
+    Ok(Answer::new(text, &Demonstrated { tasks, why: RawValue::from_string(because.json)? }))
+}
+
+struct Demo<'w> {
+    windlass: &'w Windlass,
+    client: Client,
+    namespace: Name,
     /// Demonstrations in one store stay apart.
     queue: Name,
 }
 
-/// The kinds that the worker has handlers for.
-const KINDS: [&str; 4] = ["demo:greet", "demo:flaky", "demo:hopeless", "demo:step"];
-
-impl<'s> Demo<'s> {
-    fn new(store: &'s dyn Store) -> Self {
-        let queue = format!("demo-{}", windlass::task_id());
-        Self { store, queue: Name::stored(&queue) }
+impl<'w> Demo<'w> {
+    fn new(windlass: &'w Windlass, namespace: Name) -> Result<Self> {
+        let client = windlass.client().namespace(&namespace)?;
+        let id = windlass::task_id().to_string();
+        let queue = Name::queue(&format!("demo-{}", &id[id.len() - 12..]))?;
+        Ok(Self { windlass, client, namespace, queue })
     }
 
-    fn task(&self, kind: &str, payload: &str) -> Result<NewTask> {
-        let mut task = NewTask::new(windlass::task_id(), Name::kind(kind)?, Json::payload(payload)?);
-        task.queue = self.queue.clone();
-        task.actor = Some("demo".into());
-        task.retry = RetryPolicy { base: Duration::from_millis(50), ..RetryPolicy::default() };
-        Ok(task)
+    fn task(&self, input: &impl Input) -> Submit {
+        let retry = RetryPolicy { base: Duration::from_millis(50), ..RetryPolicy::default() };
+        self.client.submit(input).queue(&self.queue).actor("demo").retry(retry)
     }
 
     /// The last one is of a kind that no worker knows.
     async fn submit(&self) -> Result<Vec<TaskId>> {
-        let mut greet = self.task("demo:greet", r#"{"name":"Ada"}"#)?;
-        greet.key = Some(format!("greet Ada in {}", &*self.queue));
-        greet.priority = 10;
-        let mut again = greet.clone();
-        again.id = windlass::task_id();
-        let mut hopeless = self.task("demo:hopeless", "null")?;
-        hopeless.max_attempts = NonZeroU32::new(2);
-        let mut batch = vec![greet, again, self.task("demo:flaky", "null")?, hopeless];
-        for step in ["1", "2"] {
-            let mut task = self.task("demo:step", step)?;
-            task.lane = Some(Lane::of(&"planner:42".parse()?));
-            batch.push(task);
-        }
-        let mut later = self.task("demo:greet", r#"{"name":"Grace, a little later"}"#)?;
-        later.start = Start::After(Duration::from_millis(300));
-        batch.push(later);
-        batch.push(self.task("demo:unknown", "null")?);
-        let submitted = self.store.submit(batch).await?;
+        let greeting = || {
+            let greet = Greet { name: "Ada".into() };
+            self.task(&greet).key(format!("greet Ada in {}", self.queue)).priority(10)
+        };
+        let later = Greet { name: "Grace, a little later".into() };
+        let batch = [
+            greeting(),
+            greeting(),
+            self.task(&Call { failures: 2 }),
+            self.task(&Call { failures: 9 }).max_attempts(2),
+            self.task(&Step { number: 1 }).entity("planner:42"),
+            self.task(&Step { number: 2 }).entity("planner:42"),
+            self.task(&later).delay(Duration::from_millis(300)),
+            self.client.submit_json("demo:unknown", "null").queue(&self.queue).actor("demo"),
+        ];
+        let batch = batch.into_iter().map(Submit::build).collect::<Result<_, _>>()?;
+        let submitted = self.client.submit_all(batch).await?;
         Ok(submitted.iter().filter(|one| one.created).map(|one| one.id).collect())
     }
 
-    async fn register(&self, dead_after: Duration) -> Result<WorkerId> {
-        let mut worker = NewWorker::new(windlass::worker_id());
-        worker.queues = vec![self.queue.clone()];
-        worker.kinds = KINDS.iter().map(|kind| Name::kind(kind)).collect::<Result<_, _>>()?;
-        worker.dead_after = dead_after;
-        Ok(self.store.register(worker).await?.id)
-    }
-
-    fn claim(&self, worker: &WorkerId, limit: usize) -> Result<Claim> {
-        let kinds = KINDS.iter().map(|kind| Name::kind(kind)).collect::<Result<_, _>>()?;
-        let queues = vec![self.queue.clone()];
-        Ok(Claim { worker: worker.clone(), namespace: Name::default(), queues, kinds, limit })
-    }
-
     /// A worker claims one task and is never heard of again.
-    async fn lose_a_worker(&self) -> Result<()> {
-        let victim = self.register(DEAD_AFTER).await?;
-        self.store.claim(self.claim(&victim, 1)?).await?;
-        Ok(())
+    async fn lose_a_worker(&self) -> Result<WorkerId> {
+        let kinds = vec![Name::kind(Greet::KIND)?];
+        let queues = vec![self.queue.clone()];
+        let mut worker = NewWorker::new(windlass::worker_id());
+        worker.namespace = self.namespace.clone();
+        worker.queues.clone_from(&queues);
+        worker.kinds.clone_from(&kinds);
+        worker.dead_after = DEAD_AFTER;
+        let worker = self.client.store().register(worker).await?.id;
+        let claim =
+            Claim { worker: worker.clone(), namespace: self.namespace.clone(), queues, kinds, limit: 1 };
+        self.client.store().claim(claim).await?;
+        Ok(worker)
     }
 
-    /// Turn after turn: report, take more, and do what time asks for, until all of `tasks` are final.
-    async fn work_off(&self, worker: &WorkerId, tasks: &[TaskId]) -> Result<()> {
-        let mut done = Vec::new();
-        loop {
-            let mut commands = self.store.due(Page::default().limit).await?.commands;
-            commands.append(&mut done);
-            let claim = Some(self.claim(worker, 10)?);
-            let turned = self.store.turn(Turn { commands, claim, term: None }).await?;
-            done = turned.claimed?.iter().map(|claimed| finish(claimed, worker)).collect::<Result<_>>()?;
-            if done.is_empty() && self.all_final(tasks).await? {
-                return Ok(());
-            }
-            if done.is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-    }
-
-    async fn all_final(&self, tasks: &[TaskId]) -> Result<bool> {
+    /// A real worker, until all of `tasks` are over.
+    async fn work_off(&self, tasks: &[TaskId]) -> Result<Vec<Record>> {
+        let worker = self.windlass.worker().namespace(self.namespace.clone()).queues([&*self.queue]);
+        let worker = worker.handle(greet).handle(call).handle(step).start().await?;
+        let mut records = Vec::new();
         for id in tasks {
-            let record = self.store.task(*id).await?.context("a submitted task is there")?;
-            if !record.task.status.state.is_final() {
-                return Ok(false);
-            }
+            records.push(self.client.wait(*id).await?.0);
         }
-        Ok(true)
+        worker.stop().await?;
+        Ok(records)
     }
-}
-
-/// Stands in for handlers: what each kind's would decide.
-fn finish(claimed: &Claimed, worker: &WorkerId) -> Result<Command> {
-    let status = &claimed.task.status;
-    debug_assert_eq!(status.state, State::Claimed);
-    let failed =
-        |error: &str, retryable| Outcome::Failed { error: error.into(), retryable, retry_after: None };
-    let outcome = match (&*claimed.task.spec.kind, status.attempt) {
-        ("demo:flaky", 1 | 2) => failed("connection refused", true),
-        ("demo:hopeless", _) => failed("the address does not exist", true),
-        _ => Outcome::Completed { result: Json::result(r#"{"ok":true}"#)? },
-    };
-    let token = Token { task: claimed.task.id, lease: status.lease, worker: worker.clone() };
-    Ok(Command::Finish { token, outcome, started_at: None })
 }

@@ -1,0 +1,243 @@
+//! `windlass bench`: how fast the engine is here, with real workers and handlers that do nothing.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use windlass::{Context, NewTask, State, TaskError, Windlass};
+
+use crate::paint::Paint;
+use crate::session::Session;
+use crate::show::Answer;
+use crate::table::{Cell, Table};
+
+/// Measure submit, drain, latency and the price of entities, with handlers that do nothing
+///
+/// Uses fresh files in a temporary directory below the present one, so that the disk is the one that matters, and removes them.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  windlass bench\n  windlass bench --tasks 100000 --pool 24 --json")]
+pub(crate) struct BenchArgs {
+    /// Tasks of one measurement
+    #[arg(long, default_value_t = 20_000)]
+    tasks: usize,
+    /// Handlers that run at once
+    #[arg(long, default_value_t = 24)]
+    pool: usize,
+    /// Entities that the tasks of one measurement are spread over; 0 to leave that out
+    #[arg(long, default_value_t = 100)]
+    entities: usize,
+    /// Tasks submitted one by one to an idle worker
+    #[arg(long, default_value_t = 200)]
+    samples: usize,
+    /// How often each measurement is made; the median counts
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Measure only this durability
+    #[arg(long, value_parser = ["full", "normal"])]
+    durability: Option<String>,
+}
+
+const KIND: &str = "bench:nothing";
+const BATCH: usize = 1_000;
+
+/// One durability's figures.
+struct Figures {
+    durability: &'static str,
+    submit: f64,
+    drain: f64,
+    cycle: f64,
+    with_entities: Option<f64>,
+    p50: Duration,
+    p99: Duration,
+}
+
+pub(crate) async fn run(session: &Session, args: &BenchArgs) -> Result<Answer> {
+    ensure!(args.tasks > 0 && args.samples > 0 && args.rounds > 0, "nothing to measure");
+    let mut all = Vec::new();
+    for durability in ["full", "normal"] {
+        if args.durability.as_ref().is_none_or(|only| only == durability) {
+            all.push(measure(args, durability).await?);
+        }
+    }
+    Ok(told(session.paint(), args, &all))
+}
+
+fn told(paint: Paint, args: &BenchArgs, all: &[Figures]) -> Answer {
+    let rate = |rate: f64| Cell::Number(format!("{rate:.0}"));
+    let millis = |duration: Duration| Cell::Number(format!("{:.2}", duration.as_secs_f64() * 1e3));
+    let mut table = Table::new(&[
+        "DURABILITY",
+        "SUBMIT/S",
+        "DRAIN/S",
+        "CYCLE/S",
+        "DRAIN/S WITH ENTITIES",
+        "RATIO",
+        "P50 MS",
+        "P99 MS",
+    ]);
+    for one in all {
+        let price = one.with_entities.map(|with| format!("{:.2}", with / one.drain)).unwrap_or_default();
+        let with_entities = one.with_entities.map_or_else(|| "".into(), rate);
+        let rates = [one.submit, one.drain, one.cycle].map(rate);
+        let cells = std::iter::once(one.durability.into()).chain(rates);
+        table.row(cells.chain([with_entities, Cell::Number(price), millis(one.p50), millis(one.p99)]));
+    }
+    let mut text = table.render(paint, "");
+    text += &format!(
+        "{} tasks, {} handlers, {} entities; latency from submit to the start of the handler, idle worker, {} samples\n",
+        args.tasks, args.pool, args.entities, args.samples
+    );
+    let value = |one: &Figures| {
+        json!({
+            "durability": one.durability, "submit_per_second": one.submit, "drain_per_second": one.drain,
+            "cycle_per_second": one.cycle, "drain_with_entities_per_second": one.with_entities,
+            "p50_seconds": one.p50.as_secs_f64(), "p99_seconds": one.p99.as_secs_f64(),
+        })
+    };
+    let figures: Value = all.iter().map(value).collect();
+    Answer::new(text, &json!({ "tasks": args.tasks, "pool": args.pool, "figures": figures }))
+}
+
+async fn measure(args: &BenchArgs, durability: &'static str) -> Result<Figures> {
+    let (mut submits, mut drains, mut cycles) = (Vec::new(), Vec::new(), Vec::new());
+    let mut with_entities = Vec::new();
+    let tasks = f64::from(u32::try_from(args.tasks)?);
+    for _ in 0..args.rounds {
+        let (submit, drain) = one_round(args, durability, None).await?;
+        submits.push(tasks / submit.as_secs_f64());
+        drains.push(tasks / drain.as_secs_f64());
+        cycles.push(tasks / (submit + drain).as_secs_f64());
+        if args.entities > 0 {
+            let (_, drain) = one_round(args, durability, Some(args.entities)).await?;
+            with_entities.push(tasks / drain.as_secs_f64());
+        }
+    }
+    let mut waits = latency(args, durability).await?;
+    waits.sort_unstable();
+    let rank = |share: usize| waits[(waits.len() * share / 100).min(waits.len() - 1)];
+    Ok(Figures {
+        durability,
+        submit: median(submits),
+        drain: median(drains),
+        cycle: median(cycles),
+        with_entities: (!with_entities.is_empty()).then(|| median(with_entities)),
+        p50: rank(50),
+        p99: rank(99),
+    })
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+async fn open(directory: &Path, durability: &str) -> Result<Windlass> {
+    let path = directory.join("bench.db");
+    let path = path.to_str().context("the directory's name is not UTF-8")?;
+    Ok(Windlass::open(&format!("sqlite:{path}?durability={durability}")).await?)
+}
+
+/// Submits all tasks, then works them off: how long each took.
+async fn one_round(
+    args: &BenchArgs,
+    durability: &str,
+    entities: Option<usize>,
+) -> Result<(Duration, Duration)> {
+    let directory = tempfile::tempdir_in(".")?;
+    let windlass = open(directory.path(), durability).await?;
+    let client = windlass.client();
+    let mut batches: Vec<Vec<NewTask>> = Vec::new();
+    for number in 0..args.tasks {
+        let mut task = client.submit_json(KIND, &number.to_string());
+        if let Some(entities) = entities {
+            task = task.entity(&format!("bench:{}", number % entities.max(1)));
+        }
+        if number % BATCH == 0 {
+            batches.push(Vec::with_capacity(BATCH));
+        }
+        batches.last_mut().context("a batch was begun")?.push(task.build()?);
+    }
+    let begun = Instant::now();
+    for batch in batches {
+        client.submit_all(batch).await?;
+    }
+    let submit = begun.elapsed();
+
+    let order = Arc::new(Order { seen: Mutex::default(), wrong: AtomicUsize::new(0), entities });
+    let (left, done) = (Arc::new(AtomicUsize::new(args.tasks)), Arc::new(Notify::new()));
+    let begun = Instant::now();
+    let (watched, counted, signal) = (order.clone(), left.clone(), done.clone());
+    let worker = windlass.worker().pool(args.pool).handle_kind(KIND, move |context| {
+        watched.note(&context);
+        if counted.fetch_sub(1, Ordering::Relaxed) == 1 {
+            signal.notify_one();
+        }
+        async { Ok(Value::Null) }
+    });
+    let worker = worker.start().await?;
+    done.notified().await;
+    worker.stop().await?;
+    let drain = begun.elapsed();
+    let completed: u64 = client
+        .stats()
+        .await?
+        .iter()
+        .filter(|count| count.state == State::Completed)
+        .map(|count| count.tasks)
+        .sum();
+    ensure!(completed == u64::try_from(args.tasks)?, "{completed} of {} tasks completed", args.tasks);
+    ensure!(order.wrong.load(Ordering::Relaxed) == 0, "the order of an entity was not kept");
+    windlass.close().await?;
+    Ok((submit, drain))
+}
+
+/// Checks that the tasks of one entity run in submit order.
+struct Order {
+    seen: Mutex<HashMap<usize, usize>>,
+    wrong: AtomicUsize,
+    entities: Option<usize>,
+}
+
+impl Order {
+    fn note(&self, context: &Context) {
+        let Some(entities) = self.entities else { return };
+        let number: usize = context.payload().as_str().parse().unwrap_or(usize::MAX);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.insert(number % entities.max(1), number).is_some_and(|before| before >= number) {
+            self.wrong.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How long it takes from submitting to an idle worker until its handler starts, again and again.
+async fn latency(args: &BenchArgs, durability: &str) -> Result<Vec<Duration>> {
+    let directory = tempfile::tempdir_in(".")?;
+    let windlass = open(directory.path(), durability).await?;
+    let (origin, started, signal) = (Instant::now(), Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+    let (clock, bell) = (started.clone(), signal.clone());
+    let worker = windlass.worker().pool(args.pool).handle_kind(KIND, move |_| {
+        clock.store(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        bell.notify_one();
+        async { Ok::<_, TaskError>(Value::Null) }
+    });
+    let worker = worker.start().await?;
+    let client = windlass.client();
+    let mut waits = Vec::with_capacity(args.samples);
+    for _ in 0..args.samples {
+        // Idle means idle: nothing is on its way and nobody is still awake from the last one.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let begun = origin.elapsed();
+        client.submit_json(KIND, "null").await?;
+        signal.notified().await;
+        waits.push(Duration::from_nanos(started.load(Ordering::SeqCst)).saturating_sub(begun));
+    }
+    worker.stop().await?;
+    windlass.close().await?;
+    Ok(waits)
+}

@@ -1,0 +1,156 @@
+//! Intervening, and keeping house.
+
+use serde_json::{Value, json};
+
+use crate::Place;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_are_cancelled_retried_resolved_and_deleted() {
+    let place = Place::new();
+    let (one, other) = (place.submit(&["work"]), place.submit(&["work"]));
+    let cancelled = place.json(&["task", "cancel", &one, &other, "--reason", "not needed", "--actor", "ada"]);
+    assert_eq!(cancelled["tasks"][0], json!({"id": one, "state": "cancelled", "changed": true}));
+    assert_eq!(place.text(&["task", "cancel", &one]), format!("{one}  cancelled  was so already\n"));
+    let entry = place.json(&["task", "get", &one])["history"][1].clone();
+    assert_eq!(
+        (&entry["actor"], &entry["note"], &entry["to"]),
+        (&json!("ada"), &json!("not needed"), &json!("cancelled"))
+    );
+    assert_eq!(place.text(&["task", "retry", &one]), format!("{one}  pending\n"));
+    assert_eq!(place.json(&["task", "get", &one])["history"][2]["actor"], "grace", "who is logged in");
+    let resolved = place.json(&["task", "resolve", &one, "--result", "{\"by\": \"hand\"}"]);
+    assert_eq!(resolved["tasks"][0]["state"], "resolved_manually");
+    assert_eq!(place.json(&["task", "get", &one])["result"]["by"], "hand");
+    assert_eq!(place.text(&["task", "delete", &one, &other]), format!("{one}  deleted\n{other}  deleted\n"));
+    assert_eq!(place.json(&["stats"])["tasks"], 0);
+}
+
+#[test]
+fn one_that_is_refused_does_not_hinder_the_others() {
+    let place = Place::new();
+    let (one, other) = (place.submit(&["x"]), place.submit(&["x"]));
+    place.json(&["task", "resolve", &one]);
+    let said = place.run(&["task", "cancel", &one, &other, "--json"]);
+    assert_eq!((said.code, said.err.lines().count()), (1, 1), "{}", said.err);
+    assert!(said.err.starts_with("windlass: 1 of 2 tasks were refused; the first: task"), "{}", said.err);
+    let value: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(value["tasks"][0]["error"]["code"], "task_settled");
+    assert_eq!(value["tasks"][1]["state"], "cancelled");
+    let said = place.run(&["task", "cancel", &one, &other]);
+    assert!(said.out.contains("refused: task") && said.out.contains("was so already"), "{}", said.out);
+    place.run(&["task", "cancel", &one]).told(1, "never changes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_driven_again() {
+    let place = Place::new();
+    let dead = place.submit(&["work", r#"{"end": "retry"}"#, "--max-attempts", "1"]);
+    let failed = place.submit(&["work", r#"{"end": "fail"}"#]);
+    place.work(&[&dead, &failed]).await;
+    let all = ["task", "retry", "--all", "--state", "dead_letter"];
+    let said = place.run(&all);
+    assert_eq!((said.code, &*said.out), (1, "0 made to run again, 0 unchanged, 1 refused\n"));
+    assert!(
+        said.err.starts_with("windlass: 1 of 1 tasks were refused; the first: task")
+            && said.err.contains("force"),
+        "{}",
+        said.err
+    );
+    let again = place.json(&[&all[..], &["--force", "--reason", "fixed"]].concat());
+    assert_eq!(again, json!({"dry_run": false, "found": 1, "changed": 1, "unchanged": 0, "refused": 0}));
+    assert_eq!(place.json(&["task", "get", &dead])["state"], "pending");
+    let usual = place.json(&["task", "retry", "--all", "--kind", "work"]);
+    assert_eq!(usual["changed"], 1, "without a state those that failed are meant");
+    assert_eq!(place.json(&["task", "get", &failed])["state"], "pending");
+}
+
+#[test]
+fn selections_page_through_everything_and_only_what_was_meant() {
+    let place = Place::new();
+    place.file("tasks.jsonl", "{\"kind\": \"a\"}\n{\"kind\": \"b\"}\n".repeat(1_250));
+    place.json(&["submit", "--batch", "@tasks.jsonl"]);
+    place.submit(&["a", "--namespace", "tenant"]);
+    let all = ["task", "cancel", "--all", "--kind", "a"];
+    assert_eq!(place.text(&[&all[..], &["--dry-run"]].concat()), "1250 would be cancelled\n");
+    assert_eq!(place.json(&[&all[..], &["--dry-run"]].concat())["found"], 1_250);
+    assert_eq!(place.json(&["stats"])["states"]["cancelled"], 0, "nothing was done");
+    assert_eq!(place.text(&all), "1250 cancelled, 0 unchanged, 0 refused\n");
+    let stats = place.json(&["stats", "--all-namespaces"]);
+    assert_eq!((&stats["states"]["cancelled"], &stats["states"]["pending"]), (&json!(1_250), &json!(1_251)));
+    assert_eq!(
+        place.text(&["task", "delete", "--all", "--kind", "a"]),
+        "1250 deleted, 0 unchanged, 0 refused\n"
+    );
+    let everywhere = ["task", "cancel", "--all", "--state", "pending", "--all-namespaces"];
+    assert_eq!(place.json(&everywhere)["changed"], 1_251);
+}
+
+#[test]
+fn old_tasks_are_pruned() {
+    let place = Place::new();
+    place.file("tasks.jsonl", "{\"kind\": \"a\"}\n".repeat(1_500));
+    place.json(&["submit", "--batch", "@tasks.jsonl"]);
+    place.json(&["task", "cancel", "--all", "--kind", "a"]);
+    assert_eq!(place.json(&["prune", "--keep", "cancelled=1d"])["deleted"], 0);
+    assert_eq!(place.json(&["prune", "--keep", "completed=0s"])["deleted"], 0);
+    assert_eq!(place.json(&["prune", "--keep", "cancelled=0s", "--limit", "7"])["deleted"], 7);
+    assert_eq!(place.json(&["prune", "--keep", "cancelled=0s", "--limit", "0"])["deleted"], 0);
+    assert_eq!(
+        place.text(&["prune", "--keep", "cancelled=0s", "--keep", "failed=30d"]),
+        "1493 tasks deleted\n"
+    );
+    assert_eq!(place.text(&["stats"]), "no tasks\n");
+}
+
+#[test]
+fn entities_are_registered() {
+    let place = Place::new();
+    let added = place.json(&["entity", "add", "planner:42", "planner:43", "planner:42"]);
+    assert_eq!(added["entities"][0], json!({"entity": "planner:42", "registered": true, "changed": true}));
+    assert_eq!(added["entities"][2]["changed"], false);
+    assert_eq!(place.text(&["entity", "list"]), "planner:42\nplanner:43\n");
+    assert_eq!(place.text(&["entity", "list", "--limit", "1"]), "planner:42\nmore with --after planner:42\n");
+    assert_eq!(
+        place.json(&["entity", "list", "--after", "planner:42"]),
+        json!({"entities": ["planner:43"], "next_after": null})
+    );
+    assert_eq!(place.text(&["entity", "check", "planner:42"]), "planner:42 is registered\n");
+    assert_eq!(place.json(&["entity", "check", "planner:42"])["registered"], true);
+    let other = place.run(&["entity", "check", "planner:42", "--namespace", "tenant", "--json"]);
+    assert_eq!((other.code, &*other.out), (1, "{\"entity\":\"planner:42\",\"registered\":false}\n"));
+    place.submit(&["x", "--entity", "planner:42", "--require-entity"]);
+    assert_eq!(
+        place.text(&["entity", "remove", "planner:42", "planner:44"]),
+        "planner:42  forgotten\nplanner:44  was not registered\n"
+    );
+    assert_eq!(place.json(&["entity", "remove", "planner:43"])["entities"][0]["changed"], true);
+    assert_eq!(place.text(&["entity", "list"]), "no entities\n");
+}
+
+#[test]
+fn a_database_is_migrated() {
+    let place = Place::new();
+    let planned = place.json(&["migrate", "--dry-run"]);
+    assert_eq!(planned["dry_run"], true);
+    assert!(
+        planned["migrations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["applied_at"].is_null() && one["new"] == true)
+    );
+    assert!(place.text(&["migrate", "--dry-run"]).contains("not yet"));
+    assert_eq!(place.files(), [""; 0], "a dry run makes no file");
+    let done = place.json(&["migrate"]);
+    assert_eq!(done["migrations"].as_array().unwrap().len(), planned["migrations"].as_array().unwrap().len());
+    assert!(
+        done["migrations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["applied_at"].is_string() && one["new"] == true)
+    );
+    let again = place.text(&["migrate"]);
+    assert!(again.starts_with("VERSION  NAME") && again.ends_with("up to date\n"), "{again}");
+    assert_eq!(place.text(&["--store", "memory:", "migrate"]), "nothing to migrate\n");
+}
