@@ -5,7 +5,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::cast_precision_loss)]
 
 mod by_hand;
+mod peer;
 mod table;
+mod through_engine;
 mod through_store;
 
 use std::path::{Path, PathBuf};
@@ -78,6 +80,14 @@ fn main() -> Result<()> {
             table.push(concurrent_callers(&runtime, directory.path(), durability, &args)?, args.json);
         }
     }
+    for durability in [Durability::Full, Durability::Normal] {
+        let name = format!("workers and handlers, {durability:?}");
+        if name.contains(&args.only) {
+            for row in engine(directory.path(), name, durability, &args)? {
+                table.push(row, args.json);
+            }
+        }
+    }
     if args.finished > 0 {
         for row in with_history(&runtime, directory.path(), &args)? {
             table.push(row, args.json);
@@ -98,6 +108,26 @@ fn against_hand(runtime: &tokio::runtime::Runtime, at: &Path, case: Case, rounds
         ours.push(runtime.block_on(through_store::cycle(&file("store"), case))?);
     }
     Ok(Row { what: case.name(), ours: median(ours), base: median(theirs), base_is: "by hand" })
+}
+
+/// The engine, with a real worker and handlers that do nothing, next to hand-written statements in batches of 1,000, which run nothing; and
+/// next to a queue of others, if it is installed.
+fn engine(at: &Path, name: String, durability: Durability, args: &Args) -> Result<Vec<Row>> {
+    let case = Case { durability, batch: 1_000, tasks: args.tasks.next_multiple_of(1_000) };
+    let (mut ours, mut hand, mut peer) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..args.rounds {
+        hand.push(by_hand::cycle(&at.join(format!("hand-engine-{durability:?}-{round}.db")), case)?);
+        ours.push(through_engine::cycle(at, case)?);
+        peer.extend(peer::cycle(at, case)?);
+    }
+    let ours = median(ours);
+    let mut rows = vec![Row { what: name.clone(), ours, base: median(hand), base_is: "by hand" }];
+    if peer.is_empty() {
+        eprintln!("{}", peer::MISSING);
+    } else {
+        rows.push(Row { what: name, ours, base: median(peer), base_is: "huey" });
+    }
+    Ok(rows)
 }
 
 /// 64 callers that do one thing at a time, next to one such caller.

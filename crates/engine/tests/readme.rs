@@ -5,6 +5,6 @@
 fn the_first_program_is_the_example() {
     let readme = include_str!("../../../README.md");
     let example = include_str!("../examples/first_program.rs");
-    let program = &example[example.find("use windlass::").expect("the program begins with what it uses")..];
+    let program = &example[example.find("use serde::").expect("the program begins with what it uses")..];
     assert!(readme.contains(program), "README.md and examples/first_program.rs differ");
 }
