@@ -63,7 +63,10 @@ fn expected(directory: &Path, name: &str) -> Result<String, String> {
 }
 
 fn printed_block(source: &str) -> Option<String> {
-    let mut lines = source.lines().map_while(|line| line.strip_prefix("//!")).map(|line| line.strip_prefix(' ').unwrap_or(line));
+    let mut lines = source
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line));
     lines.find(|line| *line == "Prints:")?;
     lines.find(|line| *line == "```text")?;
     let block: Vec<&str> = lines.take_while(|line| *line != "```").collect();
@@ -78,7 +81,8 @@ fn built_into() -> io::Result<PathBuf> {
 /// Runs one example in a directory of its own: a file that an earlier run left must not make this one pass.
 fn run_one(built: &Path, name: &str, expected: &str) -> Result<(), String> {
     let scratch = built.join("scratch").join(name);
-    let [printed, complained] = ["out", "err"].map(|what| built.join("scratch").join(format!("{name}.{what}")));
+    let [printed, complained] =
+        ["out", "err"].map(|what| built.join("scratch").join(format!("{name}.{what}")));
     let ended = start(&built.join(name), &scratch, &printed, &complained).and_then(wait);
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let why = match ended {
@@ -126,7 +130,8 @@ mod tests {
 
     #[test]
     fn what_an_example_prints_is_in_its_documentation() {
-        let source = "//! An example.\n//!\n//! Prints:\n//! ```text\n//! one\n//!   two\n//! ```\n\nfn main() {}\n";
+        let source =
+            "//! An example.\n//!\n//! Prints:\n//! ```text\n//! one\n//!   two\n//! ```\n\nfn main() {}\n";
         assert_eq!(printed_block(source).as_deref(), Some("one\n  two\n"));
         assert_eq!(printed_block("//! An example.\n\nfn main() {}\n"), None);
     }

@@ -2,7 +2,7 @@
 //!
 //! `test` is the whole gate: what passes here passes everywhere, because continuous integration runs the same
 //! command. [`steps`] says what the gate consists of, [`tidy`] holds the rules of this repository that no compiler
-//! knows, and [`examples`] runs the example programs.
+//! knows, [`examples`] runs the example programs, and [`faults`] makes the tests that break things on purpose run longer.
 //!
 //! What this crate does *not* do: it has no dependencies, it is not shipped, and it contains no test of Windlass
 //! itself. Those live beside the code that they test.
@@ -15,6 +15,7 @@
 
 mod cargo;
 mod examples;
+mod faults;
 mod show;
 mod steps;
 mod tidy;
@@ -32,6 +33,9 @@ usage: cargo xtask <command>
   tidy             Check the rules of this repository that no compiler knows.
   fmt              Format all Rust code.
   bench [ARGS…]    Measure against hand-written statements, in release mode (see `bench --help`).
+  faults [--kills N] [--zombies N] [--seeds N]
+                   Run the tests that kill and stop processes, and the simulation, in release
+                   mode: so many of each, or for hours. Those not named run as in `test`.
   help             Print this.
 ";
 
@@ -46,13 +50,19 @@ fn main() -> ExitCode {
         (Some("tidy"), []) => tidy::run(&root).map(|looked_at| println!("{looked_at}")),
         (Some("fmt"), []) => cargo::run(&root, &["fmt", "--all"], &[]),
         (Some("bench"), arguments) => bench(&root, arguments),
+        (Some("faults"), words) => match faults::variables(words) {
+            Ok(variables) => faults::run(&root, &variables),
+            Err(message) => return misused(&message),
+        },
         (None | Some("help" | "--help" | "-h"), _) => {
             print!("{HELP}");
             Ok(())
         }
         (Some(known @ ("tidy" | "fmt")), _) => return misused(&format!("`{known}` takes no arguments")),
         (Some(unknown), _) => {
-            return misused(&format!("no command `{unknown}`; there are test, tidy, fmt, bench and help"));
+            return misused(&format!(
+                "no command `{unknown}`; there are test, tidy, fmt, bench, faults and help"
+            ));
         }
     };
     match ended {

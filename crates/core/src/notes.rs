@@ -49,6 +49,9 @@ impl Report {
         if self.lines.len() > limits::BATCH {
             return Err(Invalid::number("number of lines", self.lines.len(), "at most 1000 in one report"));
         }
+        if self.first_line > u64::from(u32::MAX) {
+            return Err(Invalid::number("number of the first line", self.first_line, "at most 4294967295"));
+        }
         Ok(())
     }
 }
@@ -102,11 +105,15 @@ impl Notes {
     }
 }
 
-/// A line as it is kept: one line, bounded, without NUL.
+/// A line as it is kept: bounded, without NUL.
 fn cut(text: &str) -> String {
-    let end = text.floor_char_boundary(limits::LINE_BYTES);
-    let ellipsis = if end < text.len() { "…" } else { "" };
-    format!("{}{ellipsis}", &text[..end]).replace('\0', "\u{fffd}")
+    const MARK: &str = "…";
+    let clean = text.replace('\0', "\u{fffd}");
+    if clean.len() <= limits::LINE_BYTES {
+        return clean;
+    }
+    let end = clean.floor_char_boundary(limits::LINE_BYTES - MARK.len());
+    format!("{}{MARK}", &clean[..end])
 }
 
 #[cfg(test)]
@@ -143,7 +150,7 @@ mod tests {
         assert!(notes.dropped > 0 && notes.dropped + notes.lines.len() as u64 == 40);
         let bytes: usize = notes.lines.iter().map(|line| line.text.len()).sum();
         assert!(bytes <= limits::LOG_BYTES);
-        assert!(notes.lines[0].text.ends_with('…'));
+        assert!(notes.lines[0].text.ends_with('…') && notes.lines[0].text.len() <= limits::LINE_BYTES);
         let many = vec![""; limits::LOG_LINES + 5];
         let notes = Notes::default().with(&lines(0, &many));
         assert_eq!((notes.dropped, notes.lines.len()), (5, limits::LOG_LINES));

@@ -359,7 +359,7 @@ pub struct Firing {
     /// What is submitted.
     pub tasks: Vec<NewTask>,
     /// How many slots are left out.
-    pub skipped: u64,
+    pub skipped: u32,
     /// Why a task was refused.
     pub error: Option<String>,
 }
@@ -383,7 +383,7 @@ impl Firing {
             last_at: self.last_at.or(before.last_at),
             last_task: tasks.last().map(|(id, _)| *id).or(before.last_task),
             fired: before.fired.saturating_add(u64::try_from(created).unwrap_or(u64::MAX)),
-            skipped: before.skipped.saturating_add(self.skipped),
+            skipped: before.skipped.saturating_add(u64::from(self.skipped)),
             error: self.error.as_deref().map(stored_text),
             updated_at: now,
             ..before.clone()

@@ -29,7 +29,8 @@ impl Input for Step {
 struct Diary(Mutex<BTreeMap<String, Vec<String>>>);
 
 async fn step(context: Context, step: Step) -> Result<(), TaskError> {
-    let entity = context.task().spec.lane.as_ref().and_then(Lane::entity).ok_or(TaskError::fail("no entity"))?;
+    let entity =
+        context.task().spec.lane.as_ref().and_then(Lane::entity).ok_or(TaskError::fail("no entity"))?;
     let diary: Arc<Diary> = context.shared()?;
     let mut pages = diary.0.lock().unwrap_or_else(PoisonError::into_inner);
     pages.entry(entity.to_string()).or_default().push(step.number.to_string());

@@ -57,7 +57,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let windlass = Windlass::open("memory:").await?;
     let tally = Arc::new(Tally::default());
     let counted = tally.clone();
-    let worker = windlass.worker().handle(login).around(move |context, next| discreet(context, next, counted.clone()));
+    let worker =
+        windlass.worker().handle(login).around(move |context, next| discreet(context, next, counted.clone()));
     let worker = worker.start().await?;
     let client = windlass.client();
     let mut said = Vec::new();

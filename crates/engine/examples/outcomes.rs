@@ -48,7 +48,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let quickly = RetryPolicy { base: Duration::from_millis(10), ..RetryPolicy::default() };
     for number in ["done", "flaky", "early", "obsolete", "hopeless", "panics"] {
         let attempts = if number == "panics" { 2 } else { 5 };
-        let task = client.submit(&Call { number: number.into() }).max_attempts(attempts).retry(quickly).await?;
+        let task =
+            client.submit(&Call { number: number.into() }).max_attempts(attempts).retry(quickly).await?;
         let status = client.wait(task.id).await?.0.task.status;
         let error = status.error.map(|error| format!(": {error}")).unwrap_or_default();
         println!("{number}: {} after {} attempt(s){error}", status.state, status.attempt);

@@ -26,7 +26,12 @@ impl Input for Nap {
 }
 
 /// A handler that says when it has started, naps, and notices when it is to stop.
-async fn nap(context: Context, nap: Nap, heard: mpsc::UnboundedSender<StopReason>, started: Arc<Notify>) -> Result<(), TaskError> {
+async fn nap(
+    context: Context,
+    nap: Nap,
+    heard: mpsc::UnboundedSender<StopReason>,
+    started: Arc<Notify>,
+) -> Result<(), TaskError> {
     started.notify_one();
     let length = Duration::from_millis(if nap.long { 60_000 } else { 100 });
     tokio::select! {

@@ -10,9 +10,7 @@ use support::{
     Fault, START, Work, at, engine, ms, pass, planned, record, secs, state, times, words, work, worker,
 };
 use tokio::time::Instant;
-use windlass::{
-    By, Context, Record, State, StopReason, TaskError, WorkerBuilder,
-};
+use windlass::{By, Context, Record, State, StopReason, TaskError, WorkerBuilder};
 
 /// What handlers were told, by whom they are and when.
 type Told = Arc<Mutex<Vec<(u32, StopReason, u64)>>>;
@@ -24,7 +22,8 @@ fn elapsed(start: Instant) -> u64 {
 /// A handler that takes as long as it is told, unless it is stopped, and notes why.
 fn obedient(
     told: &Told,
-) -> impl Fn(Context, Work) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, TaskError>> + Send>> + use<> {
+) -> impl Fn(Context, Work) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, TaskError>> + Send>> + use<>
+{
     let (told, start) = (told.clone(), Instant::now());
     move |context, work| {
         let told = told.clone();
@@ -77,7 +76,10 @@ async fn a_panic_is_a_failed_attempt() {
         panic!("no {}", work.name)
     };
     let record = one_attempt(|worker| worker.handle(in_poll)).await;
-    assert_eq!((record.task.status.state, error(&record)), (State::WaitingForRetry, "the handler panicked: no a"));
+    assert_eq!(
+        (record.task.status.state, error(&record)),
+        (State::WaitingForRetry, "the handler panicked: no a")
+    );
     let before = |_: Context, _: Work| -> std::future::Ready<Result<(), TaskError>> { panic!("too early") };
     let record = one_attempt(|worker| worker.handle(before)).await;
     assert_eq!(error(&record), "the handler panicked: too early");
@@ -93,7 +95,11 @@ async fn a_panic_is_a_failed_attempt() {
         next.run(context).await
     };
     let record = one_attempt(|worker| worker.handle(fine).around(around)).await;
-    assert!(error(&record).contains("the handler panicked") && error(&record).contains("around"), "{}", error(&record));
+    assert!(
+        error(&record).contains("the handler panicked") && error(&record).contains("around"),
+        "{}",
+        error(&record)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +121,11 @@ async fn a_panic_while_a_late_handler_is_dropped_does_not_hide_why() {
         std::future::pending::<Result<(), TaskError>>().await
     };
     let record = one_attempt(|worker| worker.handle(dropped)).await;
-    assert!(error(&record).contains("timed out") || error(&record).contains("in the end"), "{}", error(&record));
+    assert!(
+        error(&record).contains("timed out") || error(&record).contains("in the end"),
+        "{}",
+        error(&record)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,16 +163,8 @@ async fn a_handler_that_ignores_its_time_limit_is_dropped() {
     assert_eq!((failed.task.status.state, error(&failed)), (State::WaitingForRetry, "timed out after 2s"));
     client.wait(id).await.unwrap();
     let done = record(&windlass, id).await;
-    let expected = [
-        "pending",
-        "claimed",
-        "running",
-        "waiting_for_retry",
-        "pending",
-        "claimed",
-        "running",
-        "completed",
-    ];
+    let expected =
+        ["pending", "claimed", "running", "waiting_for_retry", "pending", "claimed", "running", "completed"];
     assert_eq!(words(&done), expected);
     assert_eq!(times(&done)[3..6], [secs(5), secs(6), secs(6)]);
     worker.stop().await.unwrap();

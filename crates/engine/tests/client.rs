@@ -109,7 +109,10 @@ async fn a_batch_is_submitted_as_a_whole_or_not_at_all() {
     let mut tasks: Vec<_> = ["a", "b", "c"].iter().map(|name| build(&client, name)).collect();
     tasks[2].id = tasks[0].id;
     let refused = client.submit_all(tasks.clone()).await.unwrap_err();
-    assert!(matches!(refused, Error::InBatch { index: 2, rejected: Rejected::IdConflict { .. } }), "{refused}");
+    assert!(
+        matches!(refused, Error::InBatch { index: 2, rejected: Rejected::IdConflict { .. } }),
+        "{refused}"
+    );
     assert!(refused.to_string().contains("task 3 of the batch"), "{refused}");
     tasks[1].tags = vec![String::new()];
     let refused = client.submit_all(tasks.clone()).await.unwrap_err();

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use support::{START, Work, engine, secs, work, worker};
 use windlass::testing::TestEngine;
-use windlass::{Context, Input, Invalid, Outcome, Record, Rejected, State, TaskError, Windlass, WorkerBuilder};
+use windlass::{
+    Context, Input, Invalid, Outcome, Record, Rejected, State, TaskError, Windlass, WorkerBuilder,
+};
 
 /// What an engine with one handler makes of one task.
 async fn run(configure: impl FnOnce(WorkerBuilder) -> WorkerBuilder) -> Record {

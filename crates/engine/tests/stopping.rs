@@ -84,7 +84,8 @@ async fn handlers_are_told_when_the_grace_is_over() {
     for (id, expected) in ids.into_iter().zip(expected) {
         let record = record(&windlass, id).await;
         assert_eq!(record.task.status.state, expected);
-        let ended = if record.history[3].note.is_some() && expected == State::Pending { 8..=10 } else { 8..=8 };
+        let ended =
+            if record.history[3].note.is_some() && expected == State::Pending { 8..=10 } else { 8..=8 };
         assert!(ended.contains(&times(&record)[3].as_secs()), "{:?}", times(&record));
         // What failed because it was interrupted did not fail by itself.
         assert_eq!(record.task.status.attempt, u32::from(expected.is_final()));

@@ -119,7 +119,11 @@ async fn what_is_submitted_to_an_idle_worker_starts_at_once() {
     // Submitted, claimed, started, done.
     assert_eq!(moment(first).await, [ms(12_345), ms(12_345), ms(12_345), ms(12_845)]);
     assert_eq!(moment(second).await, [ms(12_345), ms(12_345), ms(12_345), ms(13_045)]);
-    assert_eq!(moment(third).await, [ms(12_345), ms(12_845), ms(12_845), ms(12_845)], "as soon as one is free");
+    assert_eq!(
+        moment(third).await,
+        [ms(12_345), ms(12_845), ms(12_845), ms(12_845)],
+        "as soon as one is free"
+    );
     worker.stop().await.unwrap();
 }
 
@@ -181,7 +185,8 @@ async fn tasks_of_an_entity_run_one_at_a_time_in_the_order_of_submission() {
     let handler = move |_: Context, work: Work| {
         let (seen, running) = (seen.clone(), running.clone());
         async move {
-            let now = *running.lock().unwrap().entry(work.name.clone()).and_modify(|now| *now += 1).or_insert(1);
+            let now =
+                *running.lock().unwrap().entry(work.name.clone()).and_modify(|now| *now += 1).or_insert(1);
             assert_eq!(now, 1, "two tasks of {} at once", work.name);
             pass(ms(work.takes % 7)).await;
             seen.lock().unwrap().entry(work.name.clone()).or_default().push(work.takes);
@@ -231,7 +236,11 @@ async fn what_was_taken_in_advance_is_given_back_if_no_handler_gets_free() {
     for id in waiting {
         let record = record(&windlass, id).await;
         assert_eq!(words(&record)[..3], ["pending", "claimed", "pending"]);
-        assert_eq!((record.task.status.attempt, record.task.status.lease), (0, 1), "the attempt is given back");
+        assert_eq!(
+            (record.task.status.attempt, record.task.status.lease),
+            (0, 1),
+            "the attempt is given back"
+        );
         assert_eq!(record.history[2].note.as_deref(), Some("no handler was free"));
     }
     pass(secs(100)).await;

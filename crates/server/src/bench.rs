@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::Notify;
 use windlass::{Context, NewTask, State, TaskError, Windlass};
 
 use crate::paint::Paint;
 use crate::session::Session;
 use crate::show::Answer;
+use crate::signals::Signals;
 use crate::table::{Cell, Table};
 
 /// Measure submit, drain, latency and the price of entities, with handlers that do nothing
@@ -24,23 +27,27 @@ use crate::table::{Cell, Table};
 #[command(after_help = "Examples:\n  windlass bench\n  windlass bench --tasks 100000 --pool 24 --json")]
 pub(crate) struct BenchArgs {
     /// Tasks of one measurement
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = from_one(10_000_000))]
     tasks: usize,
     /// Handlers that run at once
-    #[arg(long, default_value_t = 24)]
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = from_one(10_000))]
     pool: usize,
     /// Entities that the tasks of one measurement are spread over; 0 to leave that out
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     entities: usize,
     /// Tasks submitted one by one to an idle worker
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = from_one(1_000_000))]
     samples: usize,
     /// How often each measurement is made; the median counts
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one(1_000))]
     rounds: usize,
     /// Measure only this durability
     #[arg(long, value_parser = ["full", "normal"])]
     durability: Option<String>,
+}
+
+fn from_one(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 const KIND: &str = "bench:nothing";
@@ -58,14 +65,37 @@ struct Figures {
 }
 
 pub(crate) async fn run(session: &Session, args: &BenchArgs) -> Result<Answer> {
-    ensure!(args.tasks > 0 && args.samples > 0 && args.rounds > 0, "nothing to measure");
+    let mut signals = Signals::listen()?;
+    let directory = tempfile::Builder::new().prefix("windlass-bench-").tempdir_in(".")?;
+    tokio::select! {
+        biased;
+        () = signals.next() => {
+            remove(directory).await;
+            std::process::exit(130);
+        }
+        all = measure_all(args, directory.path()) => Ok(told(session.paint(), args, &all?)),
+    }
+}
+
+/// Removes the directory of a measurement that was broken off. Something may still write there for a moment.
+async fn remove(directory: TempDir) {
+    let path = directory.keep();
+    for _ in 0..100 {
+        if std::fs::remove_dir_all(&path).is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn measure_all(args: &BenchArgs, directory: &Path) -> Result<Vec<Figures>> {
     let mut all = Vec::new();
     for durability in ["full", "normal"] {
         if args.durability.as_ref().is_none_or(|only| only == durability) {
-            all.push(measure(args, durability).await?);
+            all.push(measure(args, directory, durability).await?);
         }
     }
-    Ok(told(session.paint(), args, &all))
+    Ok(all)
 }
 
 fn told(paint: Paint, args: &BenchArgs, all: &[Figures]) -> Answer {
@@ -104,21 +134,21 @@ fn told(paint: Paint, args: &BenchArgs, all: &[Figures]) -> Answer {
     Answer::new(text, &json!({ "tasks": args.tasks, "pool": args.pool, "figures": figures }))
 }
 
-async fn measure(args: &BenchArgs, durability: &'static str) -> Result<Figures> {
+async fn measure(args: &BenchArgs, directory: &Path, durability: &'static str) -> Result<Figures> {
     let (mut submits, mut drains, mut cycles) = (Vec::new(), Vec::new(), Vec::new());
     let mut with_entities = Vec::new();
     let tasks = f64::from(u32::try_from(args.tasks)?);
     for _ in 0..args.rounds {
-        let (submit, drain) = one_round(args, durability, None).await?;
+        let (submit, drain) = one_round(args, directory, durability, None).await?;
         submits.push(tasks / submit.as_secs_f64());
         drains.push(tasks / drain.as_secs_f64());
         cycles.push(tasks / (submit + drain).as_secs_f64());
         if args.entities > 0 {
-            let (_, drain) = one_round(args, durability, Some(args.entities)).await?;
+            let (_, drain) = one_round(args, directory, durability, Some(args.entities)).await?;
             with_entities.push(tasks / drain.as_secs_f64());
         }
     }
-    let mut waits = latency(args, durability).await?;
+    let mut waits = latency(args, directory, durability).await?;
     waits.sort_unstable();
     let rank = |share: usize| waits[(waits.len() * share / 100).min(waits.len() - 1)];
     Ok(Figures {
@@ -146,10 +176,11 @@ async fn open(directory: &Path, durability: &str) -> Result<Windlass> {
 /// Submits all tasks, then works them off: how long each took.
 async fn one_round(
     args: &BenchArgs,
+    directory: &Path,
     durability: &str,
     entities: Option<usize>,
 ) -> Result<(Duration, Duration)> {
-    let directory = tempfile::tempdir_in(".")?;
+    let directory = tempfile::tempdir_in(directory)?;
     let windlass = open(directory.path(), durability).await?;
     let client = windlass.client();
     let mut batches: Vec<Vec<NewTask>> = Vec::new();
@@ -181,8 +212,10 @@ async fn one_round(
         async { Ok(Value::Null) }
     });
     let worker = worker.start().await?;
-    done.notified().await;
-    worker.stop().await?;
+    tokio::select! {
+        () = done.notified() => worker.stop().await?,
+        ended = worker.ended() => ended?,
+    }
     let drain = begun.elapsed();
     let completed: u64 = client
         .stats()
@@ -216,8 +249,8 @@ impl Order {
 }
 
 /// How long it takes from submitting to an idle worker until its handler starts, again and again.
-async fn latency(args: &BenchArgs, durability: &str) -> Result<Vec<Duration>> {
-    let directory = tempfile::tempdir_in(".")?;
+async fn latency(args: &BenchArgs, directory: &Path, durability: &str) -> Result<Vec<Duration>> {
+    let directory = tempfile::tempdir_in(directory)?;
     let windlass = open(directory.path(), durability).await?;
     let (origin, started, signal) = (Instant::now(), Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let (clock, bell) = (started.clone(), signal.clone());
@@ -234,7 +267,10 @@ async fn latency(args: &BenchArgs, durability: &str) -> Result<Vec<Duration>> {
         tokio::time::sleep(Duration::from_millis(5)).await;
         let begun = origin.elapsed();
         client.submit_json(KIND, "null").await?;
-        signal.notified().await;
+        tokio::select! {
+            () = signal.notified() => {}
+            ended = worker.ended() => ended?,
+        }
         waits.push(Duration::from_nanos(started.load(Ordering::SeqCst)).saturating_sub(begun));
     }
     worker.stop().await?;

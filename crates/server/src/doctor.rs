@@ -6,20 +6,24 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use windlass::{Command, Count, Due, Filter, Name, Page, Schedule, State, Store, Timestamp, Worker};
+use windlass::sqlite::migrations;
+use windlass::{
+    Command, Count, Due, Error, Filter, Leadership, Name, Page, Schedule, State, Store, Timestamp, Worker,
+};
 
 use crate::escape::plain;
-use crate::session::Session;
+use crate::failure::Usage;
+use crate::session::{Session, sqlite_path};
 use crate::show::Answer;
 
 /// Find what is stuck or set dangerously, and say what to do about it
 ///
-/// Looks and changes nothing. Ends with exit code 1 if it finds a problem.
+/// Looks at all namespaces and changes nothing. Ends with exit code 1 if it finds a problem.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  windlass doctor --store sqlite:windlass.db")]
 pub(crate) struct DoctorArgs {
     /// An attempt that runs longer than this is worth a note
-    #[arg(long, default_value = "1h", value_parser = crate::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
     long: Duration,
 }
 
@@ -28,6 +32,12 @@ const LATE: Duration = Duration::from_secs(60);
 
 /// Rows looked at for one finding.
 const ROWS: usize = 1_000;
+
+/// Pages of tasks that are read only to see whether they can be.
+const PAGES: usize = 100;
+
+const UNREADABLE: &str =
+    "use the version of windlass that wrote it; if that fails too, restore the file from a copy";
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Level {
@@ -66,6 +76,14 @@ impl Findings {
         self.0.push(Finding { level: Level::Note, what: what.into(), advice: Some(advice.into()) });
     }
 
+    /// What was read, or that it could not be.
+    fn read<T: Default>(&mut self, what: &str, read: Result<T, Error>) -> T {
+        read.unwrap_or_else(|error| {
+            self.problem(format!("{what} cannot be read: {error}"), UNREADABLE);
+            T::default()
+        })
+    }
+
     fn problem(&mut self, what: impl Into<String>, advice: impl Into<String>) {
         self.0.push(Finding { level: Level::Problem, what: what.into(), advice: Some(advice.into()) });
     }
@@ -73,19 +91,42 @@ impl Findings {
 
 /// Looks at everything.
 pub(crate) async fn run(session: &Session, args: &DoctorArgs) -> Result<Answer> {
-    let store = &**session.open_existing().await?.store();
+    if let Some(namespace) = session.given_namespace() {
+        let told = format!("doctor looks at all namespaces; leave --namespace {namespace} out");
+        return Err(Usage::new(told).into());
+    }
     let mut findings = Findings::default();
+    if is_behind(session.address(), &mut findings)? {
+        return Ok(told(&findings.0));
+    }
+    let store = &**session.open_existing().await?.store();
     let now = store.now().await?;
-    let (workers, counts) = (store.workers().await?, store.counts().await?);
     settings(store, &mut findings).await?;
+    let workers = findings.read("workers", store.workers().await);
+    let counts = findings.read("the numbers of tasks", store.counts().await);
+    let paused = findings.read("paused queues", store.paused().await);
+    let schedules = findings.read("schedules", store.schedules().await);
     let alive: Vec<&Worker> = workers.iter().filter(|worker| worker.is_alive(now)).collect();
     fleet(&workers, alive.len(), now, &mut findings);
-    due(store, now, &mut findings).await?;
-    handlers(&counts, &alive, &store.paused().await?, &mut findings);
-    schedules(&store.schedules().await?, now, &mut findings);
-    rows(store, now, args.long, &mut findings).await?;
+    let leads = leader(store, &alive, now).await?;
+    due(store, &leads, now, &mut findings).await?;
+    handlers(&counts, &alive, &paused, &mut findings);
+    overdue(&schedules, &leads, now, &mut findings);
+    long_attempts(store, now, args.long, &mut findings).await;
+    rows(store, &mut findings).await;
     dead_letters(&counts, &mut findings);
     Ok(told(&findings.0))
+}
+
+/// Whether opening the database would change it, which is not for a doctor to do.
+fn is_behind(address: &str, findings: &mut Findings) -> Result<bool> {
+    let Some(path) = sqlite_path(address).filter(|path| path.exists()) else { return Ok(false) };
+    let missing = migrations(path)?.iter().filter(|migration| migration.applied_at.is_none()).count();
+    if missing > 0 {
+        let what = format!("{} is behind this version by {missing} migration(s)", path.display());
+        findings.problem(what, "windlass migrate; take a copy of the file first if you may want to go back");
+    }
+    Ok(missing > 0)
 }
 
 fn told(findings: &[Finding]) -> Answer {
@@ -140,24 +181,54 @@ fn fleet(workers: &[Worker], alive: usize, now: Timestamp, findings: &mut Findin
     }
 }
 
+/// Whether what waits for a leader is waited for in vain.
+enum Leads {
+    /// A live worker leads.
+    Yes(Leadership),
+    /// The one that led is dead, but its term is not over.
+    Died(Leadership),
+    No,
+}
+
+impl Leads {
+    fn advice(&self) -> String {
+        match self {
+            Self::Yes(Leadership { holder, .. }) => {
+                format!("worker {holder} leads and should do it; look at its log")
+            }
+            Self::Died(Leadership { holder, until, .. }) => {
+                format!(
+                    "worker {holder} was killed while it led; another follows at {until}, if there is one that may (not --no-lead)"
+                )
+            }
+            Self::No => "no worker leads; start one that may (not --no-lead)".into(),
+        }
+    }
+}
+
+async fn leader(store: &dyn Store, alive: &[&Worker], now: Timestamp) -> Result<Leads> {
+    Ok(match store.leader().await?.filter(|leader| leader.until > now) {
+        Some(leader) if alive.iter().any(|worker| worker.id == leader.holder) => Leads::Yes(leader),
+        Some(leader) => Leads::Died(leader),
+        None => Leads::No,
+    })
+}
+
 /// What waits for a leader.
-async fn due(store: &dyn Store, now: Timestamp, findings: &mut Findings) -> Result<()> {
-    let Due { commands, .. } = store.due(ROWS).await?;
-    let leads = store.leader().await?.filter(|leader| leader.until > now);
-    let advice = match &leads {
-        Some(leader) => format!("worker {} leads and should do it; look at its log", leader.holder),
-        None => "no worker leads; start one that may (not --no-lead)".into(),
-    };
-    match &leads {
-        Some(leader) => findings.fine(format!("worker {} leads (term {})", leader.holder, leader.term)),
-        None if commands.is_empty() => findings.fine("nobody leads, and nothing waits for a leader"),
-        None => findings.problem("nobody leads, and tasks wait for a leader", advice.clone()),
+async fn due(store: &dyn Store, leads: &Leads, now: Timestamp, findings: &mut Findings) -> Result<()> {
+    let Due { commands, .. } = findings.read("what is due", store.due(ROWS).await);
+    match leads {
+        Leads::Yes(Leadership { holder, term, .. }) => {
+            findings.fine(format!("worker {holder} leads (term {term})"))
+        }
+        _ if commands.is_empty() => findings.fine("nobody leads, and nothing waits for a leader"),
+        _ => findings.problem("nobody leads, and tasks wait for a leader", leads.advice()),
     }
     let stale: Vec<_> = commands.iter().filter(|command| matches!(command, Command::Expire { .. })).collect();
     if let Some(first) = stale.first() {
         let what =
             format!("{} stale lease(s): their workers are dead (task {} for one)", stale.len(), first.task());
-        findings.problem(what, advice.clone());
+        findings.problem(what, leads.advice());
     }
     let mut late = 0;
     let mut example = None;
@@ -171,26 +242,33 @@ async fn due(store: &dyn Store, now: Timestamp, findings: &mut Findings) -> Resu
     if let Some(example) = example {
         let what =
             format!("{late} task(s) should have become pending over a minute ago (task {example} for one)");
-        findings.problem(what, advice);
+        findings.problem(what, leads.advice());
     }
     Ok(())
 }
 
 /// What nobody can run.
 fn handlers(counts: &[Count], alive: &[&Worker], paused: &[(Name, Name)], findings: &mut Findings) {
-    let mut missing: BTreeMap<(&Name, &Name, &Name), u64> = BTreeMap::new();
+    let mut missing: BTreeMap<(&Name, &Name, &Name), (u64, u64)> = BTreeMap::new();
     for Count { namespace, queue, kind, state, tasks } in counts {
-        let waits = !state.is_final() && !matches!(state, State::Claimed | State::Running);
+        let waits = !state.is_final() && !state.is_held();
         if waits && !alive.iter().any(|worker| worker.takes(namespace, queue, kind)) {
-            *missing.entry((namespace, queue, kind)).or_default() += tasks;
+            let (now, later) = missing.entry((namespace, queue, kind)).or_default();
+            *(if matches!(state, State::Scheduled | State::Waiting) { later } else { now }) += tasks;
         }
     }
-    for ((namespace, queue, kind), tasks) in missing {
+    for ((namespace, queue, kind), (now, later)) in missing {
+        let tasks = now + later;
         let what = format!(
             "{tasks} task(s) of kind {:?} in queue {:?} of {:?}: no live worker takes them",
             &**kind, &**queue, &**namespace
         );
-        findings.problem(what, "start a worker with a handler for that kind and queue");
+        let advice =
+            format!("start one: windlass work --exec '{kind}=COMMAND'{}", at(namespace, Some(queue)));
+        match now {
+            0 => findings.note(format!("{what}, and they are not due yet"), advice),
+            _ => findings.problem(what, advice),
+        }
     }
     for (namespace, queue) in paused {
         let here = |count: &&Count| {
@@ -198,56 +276,68 @@ fn handlers(counts: &[Count], alive: &[&Worker], paused: &[(Name, Name)], findin
         };
         let waiting: u64 = counts.iter().filter(here).map(|count| count.tasks).sum();
         let what = format!("queue {:?} of {:?} is paused; {waiting} task(s) wait", &**queue, &**namespace);
-        findings.note(what, format!("windlass queue resume {queue}"));
+        findings.note(what, format!("windlass queue resume {queue}{}", at(namespace, None)));
     }
+}
+
+/// The options that name a place, as far as it is not the default.
+fn at(namespace: &Name, queue: Option<&Name>) -> String {
+    let given = [("queue", queue), ("namespace", Some(namespace))].into_iter();
+    let given = given.filter_map(|(option, name)| Some((option, name.filter(|name| ***name != *"default")?)));
+    given.map(|(option, name)| format!(" --{option} {name}")).collect()
 }
 
 /// Schedules that do not fire.
-fn schedules(schedules: &[Schedule], now: Timestamp, findings: &mut Findings) {
-    for Schedule { name, next_at, paused, error, .. } in schedules {
+fn overdue(schedules: &[Schedule], leads: &Leads, now: Timestamp, findings: &mut Findings) {
+    for Schedule { namespace, name, next_at, paused, error, .. } in schedules {
         if let Some(error) = error {
             findings.problem(
-                format!("schedule {name:?}: {error}"),
-                format!("correct it: windlass schedule set {name} …"),
+                format!("schedule {:?}: {error}", &**name),
+                format!("correct it: windlass schedule set {name} …{}", at(namespace, None)),
             );
         }
         if !paused && now.since(*next_at) > LATE {
-            let what = format!("schedule {name:?} should have fired at {next_at}");
-            findings.problem(what, "start a worker that may lead");
+            findings
+                .problem(format!("schedule {:?} should have fired at {next_at}", &**name), leads.advice());
         }
     }
 }
 
-/// Rows that cannot be read, and attempts that take long.
-async fn rows(store: &dyn Store, now: Timestamp, long: Duration, findings: &mut Findings) -> Result<()> {
+/// Attempts that take long and may take for ever.
+async fn long_attempts(store: &dyn Store, now: Timestamp, long: Duration, findings: &mut Findings) {
     let states = vec![State::Claimed, State::Running];
     let filter = Filter { states, updated_before: Some(now.minus(long)), ..Filter::default() };
-    match store.tasks(filter, Page { limit: ROWS, oldest_first: true, after: None }).await {
-        Ok(listing) => {
-            for task in listing.tasks.iter().filter(|task| task.spec.timeout.is_none()).take(10) {
-                let since =
-                    task.status.started_at.or(task.status.claimed_at).unwrap_or(task.status.updated_at);
-                let what =
-                    format!("task {} ({}) runs since {since} and has no time limit", task.id, task.spec.kind);
-                findings.note(
-                    what,
-                    format!(
-                        "windlass task get {}; cancel it if it hangs, and give such tasks a timeout",
-                        task.id
-                    ),
-                );
+    let page = Page { limit: ROWS, oldest_first: true, after: None };
+    let listing = findings.read("tasks in progress", store.tasks(filter, page).await);
+    for task in listing.tasks.iter().filter(|task| task.spec.timeout.is_none()).take(10) {
+        let (id, status) = (task.id, &task.status);
+        let since = status.started_at.or(status.claimed_at).unwrap_or(status.updated_at);
+        findings.note(
+            format!("task {id} ({}) runs since {since} and has no time limit", task.spec.kind),
+            format!("windlass task get {id}; cancel it if it hangs, and give such tasks a --timeout"),
+        );
+    }
+}
+
+/// Tasks that cannot be read, by this version or at all.
+async fn rows(store: &dyn Store, findings: &mut Findings) {
+    let (mut page, mut tasks) = (Page { limit: ROWS, ..Page::default() }, 0);
+    for _ in 0..PAGES {
+        match store.tasks(Filter::default(), page).await {
+            Ok(listing) => {
+                tasks += listing.tasks.len();
+                page.after = listing.next;
+            }
+            Err(error) => {
+                let what = format!("after {tasks} tasks, newest first, one cannot be read: {error}");
+                return findings.problem(what, UNREADABLE);
             }
         }
-        Err(error) => findings.problem(
-            format!("tasks in progress cannot be listed: {error}"),
-            "use the version of windlass that wrote them",
-        ),
+        if page.after.is_none() {
+            return findings.fine(format!("all {tasks} tasks can be read"));
+        }
     }
-    if let Err(error) = store.tasks(Filter::default(), Page { limit: ROWS, ..Page::default() }).await {
-        let what = format!("the newest tasks cannot be listed: {error}");
-        findings.problem(what, "use the version of windlass that wrote them");
-    }
-    Ok(())
+    findings.fine(format!("the newest {tasks} tasks can be read"));
 }
 
 fn dead_letters(counts: &[Count], findings: &mut Findings) {

@@ -1,19 +1,30 @@
 //! A program as a handler: the payload on its standard input, the result from its standard output, the log from its standard error.
 
-use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, Command};
-use windlass::{Context, Lane, Name, TaskError, limits};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+use windlass::{Context, Json, Lane, Name, TaskError, limits};
+
+use crate::programs::{Group, Programs};
+use crate::session::sqlite_path;
+use crate::streams::{Log, Output, feed};
 
 /// How long the output of a program is waited for after its end, if something that it started holds on to it.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
+
+/// How soon what is left of a program that was asked to end is looked at again, at first.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a task is put off when the machine has no room for another program.
+const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// The exit code that asks to be run again: `EX_TEMPFAIL`.
 const TRY_AGAIN: i32 = 75;
@@ -38,88 +49,40 @@ impl FromStr for Exec {
     }
 }
 
-/// The programs that run, each with whatever it started, so that none is left behind.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Programs(Arc<Mutex<BTreeSet<i32>>>);
+/// What programs are run with.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) programs: Programs,
+    /// Exit codes that mean: try again.
+    pub(crate) again: Vec<i32>,
+    /// How long a program may go on after it was asked to end.
+    pub(crate) patience: Duration,
+    /// The store's address, for programs that submit what follows.
+    pub(crate) store: String,
+}
 
-impl Programs {
-    /// Kills all of them at once.
-    pub(crate) fn kill_all(&self) {
-        for group in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            send(*group, Signal::KILL);
-        }
+/// Runs `command` for a task. Exit code 0 is done, 75 try again, any other fails; one of [`Setup::again`] tries again too.
+pub(crate) async fn run(context: &Context, command: &str, setup: &Setup) -> Result<Json, TaskError> {
+    let (mut child, group) = setup
+        .programs
+        .start(&mut program(context, command, &setup.store))
+        .map_err(|error| not_started(context, command, &error))?;
+    let (mut output, mut log) = (Output::default(), Log::new(context));
+    let status = attend(&mut child, &group, context, setup.patience, &mut output, &mut log).await;
+    drop(group);
+    if setup.programs.are_killed() {
+        // Nothing is reported of what was killed with the worker. It is the next worker's.
+        std::future::pending::<()>().await;
     }
-
-    fn enter(&self, child: &Child) -> Option<Group> {
-        let id = i32::try_from(child.id()?).ok()?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        Some(Group { id, programs: self.clone() })
-    }
+    let complaint = log.end();
+    decide(status?, &output, &complaint, &setup.again)
 }
 
-/// A program and what it started. What is left of it when this is dropped is killed.
-struct Group {
-    id: i32,
-    programs: Programs,
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        send(self.id, Signal::KILL);
-        self.programs.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
-    }
-}
-
-fn send(group: i32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(group) {
-        // It may be gone already, which is what is wanted.
-        let _ = kill_process_group(pid, signal);
-    }
-}
-
-/// Runs `command` for a task. Exit code 0 is done, 75 try again, any other fails; one of `again` tries again too.
-pub(crate) async fn run(
-    context: Context,
-    command: &str,
-    again: &[i32],
-    programs: Programs,
-) -> Result<Value, TaskError> {
-    let mut child =
-        spawn(&context, command).map_err(|error| TaskError::retry(format!("{command:?}: {error}")))?;
-    let group = programs.enter(&child);
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let mut running = std::pin::pin!(async {
-        let feeding = feed(stdin, context.payload().as_str());
-        let talking = async { tokio::join!(read(stdout), keep_log(&context, stderr)) };
-        let mut talking = std::pin::pin!(talking);
-        let (status, early) = tokio::select! {
-            biased;
-            output = &mut talking => (child.wait().await, Some(output)),
-            (status, ()) = async { tokio::join!(child.wait(), feeding) } => (status, None),
-        };
-        let output = match early {
-            Some(output) => output,
-            None => tokio::time::timeout(LINGER, talking).await.unwrap_or_default(),
-        };
-        (status, output)
-    });
-    let (status, (output, complaint)) = tokio::select! {
-        biased;
-        ended = &mut running => ended,
-        _ = context.stopped() => {
-            if let Some(group) = &group {
-                send(group.id, Signal::TERM);
-            }
-            running.await
-        }
-    };
-    decide(status?, &output, &complaint, again)
-}
-
-fn spawn(context: &Context, command: &str) -> std::io::Result<Child> {
+fn program(context: &Context, command: &str, store: &str) -> Command {
     let task = context.task();
     let entity = task.spec.lane.as_ref().and_then(Lane::entity);
-    Command::new("sh")
+    let mut program = Command::new("sh");
+    program
         .args(["-c", command])
         .env("WINDLASS_TASK_ID", context.id().to_string())
         .env("WINDLASS_KIND", &*task.spec.kind)
@@ -128,73 +91,120 @@ fn spawn(context: &Context, command: &str) -> std::io::Result<Child> {
         .env("WINDLASS_ATTEMPT", context.attempt().to_string())
         .env("WINDLASS_LEASE", context.lease().to_string())
         .env("WINDLASS_ENTITY", entity.map(|entity| entity.to_string()).unwrap_or_default())
+        .env("WINDLASS_STORE", store)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
+        .stderr(Stdio::piped());
+    program
 }
 
-/// Gives the payload. A program that does not read it is not at fault.
-async fn feed(stdin: Option<ChildStdin>, payload: &str) {
-    if let Some(mut stdin) = stdin {
-        let _ = stdin.write_all(payload.as_bytes()).await;
-    }
+/// A store's address that is good in any directory, if that can be told.
+pub(crate) fn everywhere(address: &str) -> String {
+    let absolute = |path: PathBuf| path.into_os_string().into_string().ok();
+    let path = sqlite_path(address).and_then(|path| absolute(std::path::absolute(path).ok()?));
+    let options = address.split_once('?').map_or_else(String::new, |(_, options)| format!("?{options}"));
+    path.map_or_else(|| address.into(), |path| format!("sqlite:{path}{options}"))
 }
 
-/// What the program writes, up to one byte more than a result may have; the rest is read and dropped, so that the program can go on.
-async fn read(stdout: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut output = Vec::new();
-    if let Some(mut stdout) = stdout {
-        let most = u64::try_from(limits::JSON_BYTES).unwrap_or(u64::MAX) + 1;
-        let _ = (&mut stdout).take(most).read_to_end(&mut output).await;
-        let _ = tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await;
-    }
-    output
-}
-
-/// Keeps the lines that the program writes as the attempt's log; returns the last one.
-async fn keep_log(context: &Context, stderr: Option<impl AsyncRead + Unpin>) -> String {
-    let mut last = String::new();
-    let Some(stderr) = stderr else { return last };
-    let mut reader = BufReader::new(stderr);
-    let mut line = Vec::new();
-    // A line without end is kept in pieces.
-    let most = u64::try_from(limits::LINE_BYTES).unwrap_or(u64::MAX);
-    while (&mut reader).take(most).read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
-        let text = String::from_utf8_lossy(&line);
-        context.log(text.trim_end());
-        if !text.trim().is_empty() {
-            last = text.trim().into();
+/// A machine that has no room for another program is not the task's fault: that costs no attempt.
+fn not_started(context: &Context, command: &str, error: &io::Error) -> TaskError {
+    let why = format!("{command:?} could not be started: {error}");
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM) => {
+            context.log(why);
+            TaskError::snooze(NO_ROOM)
         }
-        line.clear();
+        _ => TaskError::retry(why),
     }
-    last
+}
+
+/// Talks with a program until it has ended.
+async fn attend(
+    child: &mut Child,
+    group: &Group,
+    context: &Context,
+    patience: Duration,
+    output: &mut Output,
+    log: &mut Log<'_>,
+) -> io::Result<ExitStatus> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let mut feeding = pin!(feed(stdin, context.payload().as_str()));
+    let mut reading = pin!(async { tokio::join!(output.read(stdout), log.read(stderr)) });
+    let mut ending = pin!(end(child, group, context, patience));
+    let (mut is_fed, mut is_read) = (false, false);
+    let status = loop {
+        // In this order: a program that writes without end must neither go hungry nor go on for ever.
+        tokio::select! {
+            biased;
+            status = &mut ending => break status,
+            () = &mut feeding, if !is_fed => is_fed = true,
+            _ = &mut reading, if !is_read => is_read = true,
+        }
+    };
+    if !is_read {
+        let _ = timeout(LINGER, reading).await;
+    }
+    status
+}
+
+/// Waits for the end of a program; asks for it if the task is to stop, and kills the program if it does not listen.
+async fn end(
+    child: &mut Child,
+    group: &Group,
+    context: &Context,
+    patience: Duration,
+) -> io::Result<ExitStatus> {
+    tokio::select! {
+        biased;
+        status = child.wait() => return status,
+        _ = context.stopped() => group.send(Signal::TERM),
+    }
+    let in_order = async {
+        let status = child.wait().await;
+        // A shell ends at once; what it has started may still have something to put in order.
+        let mut pause = LOOK;
+        while group.is_there() {
+            sleep(pause).await;
+            pause = (pause * 2).min(LOOK * 10);
+        }
+        status
+    };
+    if let Ok(status) = timeout(patience, in_order).await {
+        return status;
+    }
+    group.send(Signal::KILL);
+    child.wait().await
 }
 
 /// What the end of a program means to its task.
-fn decide(status: ExitStatus, output: &[u8], complaint: &str, again: &[i32]) -> Result<Value, TaskError> {
+fn decide(status: ExitStatus, output: &Output, complaint: &str, again: &[i32]) -> Result<Json, TaskError> {
     let because = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
     match status.code() {
-        Some(0) if output.len() > limits::JSON_BYTES => {
-            let most = limits::JSON_BYTES;
-            Err(TaskError::fail(format!("the program wrote more than {most} bytes to its standard output")))
-        }
-        Some(0) => {
-            let text = String::from_utf8_lossy(output);
-            let text = text.trim_end();
-            Ok(match text.is_empty() {
-                true => Value::Null,
-                false => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into())),
-            })
-        }
+        Some(0) => result(output),
         Some(code) if code == TRY_AGAIN || again.contains(&code) => {
             Err(TaskError::retry(format!("the program asked to be run again (exit code {code}){because}")))
         }
         Some(code) => Err(TaskError::fail(format!("the program failed with exit code {code}{because}"))),
         None => Err(TaskError::retry(format!("the program was killed ({status}){because}"))),
     }
+}
+
+/// What was written: JSON to the letter, if it is JSON, and otherwise a text.
+fn result(output: &Output) -> Result<Json, TaskError> {
+    let Some(text) = output.text() else {
+        let most = limits::JSON_BYTES;
+        return Err(TaskError::fail(format!(
+            "the program wrote more than {most} bytes to its standard output"
+        )));
+    };
+    let text = text.trim_end();
+    if text.is_empty() {
+        return Ok(Json::default());
+    }
+    Json::result(text).or_else(|_| {
+        let quoted = serde_json::to_string(text)?;
+        Json::result(&quoted).map_err(|invalid| TaskError::fail(format!("the program's output: {invalid}")))
+    })
 }
 
 #[cfg(test)]
@@ -208,5 +218,17 @@ mod tests {
         for bad in ["", "x", "=ls", "a b=ls", "a=", "a= "] {
             assert!(bad.parse::<Exec>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_address_is_good_in_any_directory() {
+        let here = std::env::current_dir().unwrap();
+        let here = here.to_str().unwrap();
+        assert_eq!(everywhere("sqlite:a.db"), format!("sqlite:{here}/a.db"));
+        assert_eq!(
+            everywhere("sqlite:b/a.db?durability=normal"),
+            format!("sqlite:{here}/b/a.db?durability=normal")
+        );
+        assert_eq!(everywhere("memory:"), "memory:");
     }
 }

@@ -78,9 +78,9 @@ impl Group {
         send(self.id, signal);
     }
 
-    /// Whether anything of it is left.
+    /// Whether anything of it still runs.
     pub(crate) fn is_there(&self) -> bool {
-        test_kill_process_group(self.id).is_ok()
+        test_kill_process_group(self.id).is_ok() && runs(self.id)
     }
 }
 
@@ -96,6 +96,19 @@ impl Drop for Group {
 fn send(group: Pid, signal: Signal) {
     // It may be gone already, which is what is wanted.
     let _ = kill_process_group(group, signal);
+}
+
+/// Whether a process of a group has not ended. One that has, and that nobody has taken note of yet, still counts as there to the system.
+fn runs(group: Pid) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc/") else { return true };
+    let group = group.as_raw_nonzero().to_string();
+    processes.flatten().any(|process| {
+        let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        // The state, the parent and the group follow the name, which may have anything in it but ends with the last parenthesis.
+        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
+        let mut fields = fields.split(' ');
+        fields.next().is_some_and(|state| !matches!(state, "Z" | "X")) && fields.nth(1) == Some(&group)
+    })
 }
 
 /// A shell that outlives the worker by a moment, and kills what the worker could not. It is told which groups there are; when it hears

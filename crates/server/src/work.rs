@@ -1,55 +1,74 @@
 //! `windlass work`: a worker whose handlers are programs.
 
-use std::collections::BTreeSet;
-use std::io::Write;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::json;
-use windlass::{Context, Count, Name, Next, Outcome, Retention, State, Store, Windlass, WorkerBuilder};
+use clap::builder::RangedU64ValueParser;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tracing_subscriber::filter::LevelFilter;
+use windlass::{
+    Context, Count, Invalid, Leadership, Name, NewWorker, Outcome, Retention, State, StopReason, Store,
+    TaskError, Windlass, WorkerBuilder, WorkerId, limits,
+};
 
+use crate::duration;
 use crate::escape::plain;
-use crate::exec::{self, Exec, Programs};
+use crate::exec::{self, Exec, Setup};
+use crate::failure::Usage;
+use crate::programs::Programs;
 use crate::session::Session;
 use crate::show::Answer;
+use crate::signals::Signals;
+use crate::teller::Teller;
+
+/// How long a worker that is killed by its user tries to say that it is gone.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Run programs for tasks until Ctrl-C
 ///
-/// A program is given the payload on its standard input, as JSON. What it writes to its standard output is the result: JSON if it
-/// is, text otherwise. What it writes to its standard error is kept as the attempt's log. Exit code 0 means done, 75 try again, any other that it
-/// failed for good. It is asked to end (SIGTERM), then killed, with all it started, when the task is cancelled or out of time.
+/// A program is given the payload on its standard input, as JSON. What it writes to its standard output is the result: JSON if it is, text
+/// otherwise. What it writes to its standard error is kept as the attempt's log. Exit code 0 means done, 75 try again, any other that it
+/// failed for good; one that is killed is tried again. It is asked to end (SIGTERM), then killed, with all it started, when the task is
+/// cancelled or out of time. What it started and left behind is killed when it ends.
+///
+/// Ctrl-C, or SIGTERM: no more tasks are taken, programs may end within the grace period, and what does not is stopped and given back.
+/// Once more: everything is killed at once, and the tasks go to other workers.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass work --exec 'email:send=./send.sh'
-  windlass work --exec 'resize=convert - -resize 50% -' --queue images --pool 4
+  windlass work --exec 'resize=./resize.py --half' --exec 'report=make -s report' --queue images --pool 4
   windlass work --exec 'report=python3 report.py' --retry-on 1 --drain
 
 The program finds WINDLASS_TASK_ID, WINDLASS_KIND, WINDLASS_ATTEMPT, WINDLASS_LEASE, WINDLASS_QUEUE,
-WINDLASS_NAMESPACE and WINDLASS_ENTITY in its environment.")]
+WINDLASS_NAMESPACE, WINDLASS_ENTITY and WINDLASS_STORE in its environment.
+
+Exit codes: 0 stopped as asked or drained, 1 the store cannot be used, 2 not understood, 130 killed by a second Ctrl-C.")]
 pub(crate) struct WorkArgs {
     /// A kind and the shell command that does it; may be given several times
     #[arg(long = "exec", value_name = "KIND=COMMAND", required = true)]
     exec: Vec<Exec>,
     /// Take from this queue; may be given several times
-    #[arg(long = "queue", default_value = "default", value_parser = Name::queue)]
+    #[arg(long = "queue", value_name = "QUEUE", default_value = "default", value_parser = Name::queue)]
     queues: Vec<Name>,
     /// How many programs run at once
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pool: usize,
     /// Try again after this exit code too; may be given several times
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(i32).range(1..=255))]
     retry_on: Vec<i32>,
     /// How long programs may go on after Ctrl-C
-    #[arg(long, default_value = "30s", value_parser = crate::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = while_running)]
     grace: Duration,
     /// How long a program may go on after it was asked to end
-    #[arg(long, default_value = "5s", value_parser = crate::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = while_running)]
     patience: Duration,
     /// How long this worker may be silent before others take its tasks
-    #[arg(long, default_value = "30s", value_parser = crate::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = silence)]
     dead_after: Duration,
     /// Delete tasks in this final state after this long, such as completed=7d; may be given several times
     #[arg(long = "keep", value_name = "STATE=AGE", value_parser = crate::prune::keep)]
@@ -65,6 +84,35 @@ pub(crate) struct WorkArgs {
     quiet: bool,
 }
 
+fn while_running(text: &str) -> Result<Duration, Invalid> {
+    let given = duration::parse(text)?;
+    if given > limits::TIMEOUT { Err(Invalid::new("duration", text, "at most 365d")) } else { Ok(given) }
+}
+
+/// Shorter than a second, a worker would be taken for dead whenever the disk is slow.
+fn silence(text: &str) -> Result<Duration, Invalid> {
+    let given = while_running(text)?;
+    if given < Duration::from_secs(1) { Err(Invalid::new("silence", text, "1s or more")) } else { Ok(given) }
+}
+
+impl WorkArgs {
+    /// Refuses what cannot be meant, before anything is opened.
+    fn check(&self) -> Result<()> {
+        let mut kinds = Vec::new();
+        for Exec { kind, .. } in &self.exec {
+            if kinds.contains(kind) {
+                let told =
+                    format!("--exec names the kind {:?} twice; a kind is done by one command", &**kind);
+                return Err(Usage::new(told).into());
+            }
+            kinds.push(kind.clone());
+        }
+        let (queues, dead_after) = (self.queues.clone(), self.dead_after);
+        NewWorker { queues, kinds, dead_after, ..NewWorker::new(windlass::worker_id()) }.check()?;
+        Ok(())
+    }
+}
+
 /// How attempts ended.
 #[derive(Debug, Default)]
 struct Tally {
@@ -73,16 +121,44 @@ struct Tally {
     other: AtomicU64,
 }
 
+/// What every attempt of this worker is run with.
+#[derive(Debug)]
+struct Workshop {
+    commands: BTreeMap<Name, String>,
+    setup: Setup,
+    tally: Tally,
+    teller: Teller,
+    quiet: bool,
+}
+
 /// Works until a signal comes, or nothing is left.
 pub(crate) async fn run(session: &Session, args: &WorkArgs) -> Result<Answer> {
-    let (programs, tally) = (Programs::default(), Arc::new(Tally::default()));
+    args.check()?;
+    let (signals, teller) = (Signals::listen()?, Teller::start()?);
+    let log = teller.clone();
+    let logs = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
+    let _ = logs.with_ansi(false).with_target(false).with_writer(move || log.clone()).try_init();
+    let worked = work(session, args, signals, &teller).await;
+    teller.end().await;
+    worked
+}
+
+async fn work(session: &Session, args: &WorkArgs, mut signals: Signals, teller: &Teller) -> Result<Answer> {
     let (windlass, namespace) = (session.open().await?, &session.namespace());
-    let worker = builder(windlass, args, namespace, &programs, &tally)?.start().await?;
-    let kinds: Vec<&str> = args.exec.iter().map(|exec| &*exec.kind).collect();
-    tell(&format!("worker {} takes {} from {}", worker.id(), kinds.join(", "), names(&args.queues)));
-    for (name, value) in windlass.store().describe().await?.iter().filter(|(name, _)| *name == "durability") {
-        tell(&format!("{name} {value}"));
-    }
+    let workshop = Arc::new(Workshop {
+        commands: args.exec.iter().map(|exec| (exec.kind.clone(), exec.command.clone())).collect(),
+        setup: Setup {
+            programs: Programs::new()?,
+            again: args.retry_on.clone(),
+            patience: args.patience,
+            store: exec::everywhere(session.address()),
+        },
+        tally: Tally::default(),
+        teller: teller.clone(),
+        quiet: args.quiet,
+    });
+    let worker = builder(windlass, args, namespace, &workshop)?.start().await?;
+    greet(&**windlass.store(), args, worker.id(), teller).await?;
     let idle = async {
         match args.drain {
             true => drained(&**windlass.store(), args, namespace).await,
@@ -93,118 +169,138 @@ pub(crate) async fn run(session: &Session, args: &WorkArgs) -> Result<Answer> {
         biased;
         ended = worker.ended() => ended?,
         idle = idle => idle?,
-        () = signal() => tell("stopping: programs may end by themselves; once more to kill them"),
+        () = signals.next() => {
+            let (running, grace) = (workshop.setup.programs.count(), duration::exact(args.grace));
+            teller.tell(format!("stopping: {running} running, with {grace} to end; Ctrl-C again kills them"));
+        }
     }
     tokio::select! {
         biased;
         stopped = worker.stop() => stopped?,
-        () = signal() => {
-            programs.kill_all();
-            tell("killed; tasks in progress go to others when this worker counts as dead");
+        () = signals.next() => {
+            workshop.setup.programs.kill_all();
+            let _ = timeout(FAREWELL, farewell(&**windlass.store(), worker.id())).await;
+            teller.tell("killed; tasks in progress go to other workers");
+            teller.end().await;
             std::process::exit(130);
         }
     }
-    let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    let (completed, failed, other) = (count(&tally.completed), count(&tally.failed), count(&tally.other));
-    let text = format!("{completed} completed, {failed} failed attempts, {other} others\n");
-    let json = json!({ "worker_id": worker.id().as_str(), "completed": completed, "failed": failed, "other": other });
-    Ok(Answer::new(text, &json))
+    Ok(workshop.tally.answer(worker.id()))
+}
+
+/// Says who works, on what, and how safe that is.
+async fn greet(store: &dyn Store, args: &WorkArgs, id: &WorkerId, teller: &Teller) -> Result<()> {
+    let kinds: Vec<&str> = args.exec.iter().map(|exec| &*exec.kind).collect();
+    let queues: Vec<&str> = args.queues.iter().map(|queue| &**queue).collect();
+    teller.tell(format!("worker {id} takes {} from {}", kinds.join(", "), queues.join(", ")));
+    for (name, value) in store.describe().await?.iter().filter(|(name, _)| *name == "durability") {
+        teller.tell(format!("{name} {value}"));
+    }
+    Ok(())
+}
+
+/// Lets others take what this worker held, and lead, at once instead of when it counts as dead.
+async fn farewell(store: &dyn Store, id: &WorkerId) -> Result<()> {
+    if let Some(Leadership { term, .. }) = store.leader().await?.filter(|leader| leader.holder == *id) {
+        store.resign(id, term).await?;
+    }
+    Ok(store.deregister(id).await?)
 }
 
 fn builder(
     windlass: &Windlass,
     args: &WorkArgs,
     namespace: &Name,
-    programs: &Programs,
-    tally: &Arc<Tally>,
+    workshop: &Arc<Workshop>,
 ) -> Result<WorkerBuilder> {
     let mut retention = Retention::default();
     for (state, age) in &args.keep {
         retention = retention.keep(*state, *age)?;
     }
-    let (quiet, tally) = (args.quiet, tally.clone());
     let mut worker = windlass
         .worker()
         .namespace(namespace.clone())
         .queues(args.queues.iter().map(|queue| &**queue))
         .pool(args.pool)
         .grace(args.grace)
-        .patience(args.patience)
+        // Programs that do not listen are killed here, and their end is still told.
+        .patience(args.patience + exec::LINGER * 3)
         .dead_after(args.dead_after)
         .leads(!args.no_lead)
-        .retention(retention)
-        .around(move |context, next| watched(context, next, tally.clone(), quiet));
-    let again: Arc<[i32]> = args.retry_on.clone().into();
-    for Exec { kind, command } in &args.exec {
-        let (command, again, programs): (Arc<str>, _, _) =
-            (command.as_str().into(), again.clone(), programs.clone());
-        worker = worker.handle_kind(kind, move |context| {
-            let (command, again, programs) = (command.clone(), again.clone(), programs.clone());
-            async move { exec::run(context, &command, &again, programs).await }
-        });
+        .retention(retention);
+    for kind in workshop.commands.keys() {
+        worker = worker.handle_kind(kind, |_| async { Ok(Value::Null) });
     }
-    Ok(worker)
+    // Programs run around those handlers, not as them: a result is kept to the letter, which no `Value` could do.
+    let workshop = workshop.clone();
+    Ok(worker.around(move |context, _| attempt(context, workshop.clone())))
 }
 
-/// Counts and tells how an attempt ended.
-async fn watched(context: Context, next: Next, tally: Arc<Tally>, quiet: bool) -> Outcome {
-    let (id, kind, begun) = (context.id(), context.task().spec.kind.clone(), Instant::now());
-    let attempt = context.attempt();
-    let outcome = next.run(context).await;
-    let (counter, said) = match &outcome {
-        Outcome::Completed { .. } => (&tally.completed, "completed".into()),
-        Outcome::Failed { error, .. } => (&tally.failed, format!("failed: {error}")),
-        Outcome::Snoozed { delay } => (&tally.other, format!("snoozed for {delay:?}")),
-        Outcome::Cancelled { note } => (&tally.other, format!("cancelled: {note}")),
-    };
+/// Runs the program of a task; counts and tells how that ended.
+async fn attempt(context: Context, workshop: Arc<Workshop>) -> Outcome {
+    let begun = Instant::now();
+    let kind = &context.task().spec.kind;
+    let command = workshop.commands.get(kind).map(String::as_str).unwrap_or_default();
+    let ended = exec::run(&context, command, &workshop.setup).await;
+    let outcome = ended.map_or_else(TaskError::outcome, |result| Outcome::Completed { result });
+    let Workshop { tally, teller, quiet, .. } = &*workshop;
+    let (counter, said) = tally.told(&context, &outcome);
     counter.fetch_add(1, Ordering::Relaxed);
     if !quiet {
-        let millis = begun.elapsed().as_millis();
-        tell(&format!("{id} {kind} attempt {attempt} {} ({millis} ms)", plain(&said)));
+        let (id, attempt, took) = (context.id(), context.attempt(), begun.elapsed().as_millis());
+        teller.tell(format!("{id} {kind} attempt {attempt} {} ({took} ms)", plain(&said)));
     }
     outcome
 }
 
+impl Tally {
+    /// Which counter an end belongs to, and the end in words. What a program that was stopped says is not its own end.
+    fn told(&self, context: &Context, outcome: &Outcome) -> (&AtomicU64, String) {
+        let given_back = |why: &str| (&self.other, format!("given back: {why}"));
+        match (context.stop_reason(), outcome) {
+            (Some(StopReason::Cancelled), _) => (&self.other, "cancelled".into()),
+            (Some(StopReason::LeaseLost), _) => (&self.other, "stopped: another worker may have it".into()),
+            (Some(StopReason::TimedOut), _) => {
+                let limit = context.task().spec.timeout.unwrap_or_default();
+                (&self.failed, format!("failed: timed out after {}", duration::exact(limit)))
+            }
+            (_, Outcome::Completed { .. }) => (&self.completed, "completed".into()),
+            (Some(StopReason::Shutdown), _) => given_back("the worker stops"),
+            (Some(StopReason::Fenced), _) => given_back("the store cannot be reached"),
+            (None, Outcome::Failed { error, .. }) => (&self.failed, format!("failed: {error}")),
+            (None, Outcome::Snoozed { delay }) => {
+                (&self.other, format!("put off for {}", duration::exact(*delay)))
+            }
+            (None, Outcome::Cancelled { note }) => (&self.other, format!("cancelled: {note}")),
+        }
+    }
+
+    fn answer(&self, id: &WorkerId) -> Answer {
+        let [completed, failed, other] =
+            [&self.completed, &self.failed, &self.other].map(|number| number.load(Ordering::Relaxed));
+        let text = format!("{completed} completed, {failed} failed attempts, {other} others\n");
+        let json =
+            json!({ "worker_id": id.as_str(), "completed": completed, "failed": failed, "other": other });
+        Answer::new(text, &json)
+    }
+}
+
 /// Comes when nothing of the worker's kinds and queues is left that could be run, now or later.
 async fn drained(store: &dyn Store, args: &WorkArgs, namespace: &Name) -> Result<()> {
-    let kinds: BTreeSet<&Name> = args.exec.iter().map(|exec| &exec.kind).collect();
     let mut rings = store.watch();
     loop {
         rings.borrow_and_update();
         let mine = |count: &&Count| {
-            count.namespace == *namespace && args.queues.contains(&count.queue) && kinds.contains(&count.kind)
+            count.namespace == *namespace
+                && args.queues.contains(&count.queue)
+                && args.exec.iter().any(|exec| exec.kind == count.kind)
         };
         let left = store.counts().await?.iter().filter(mine).any(|count| !count.state.is_final());
         if !left {
             return Ok(());
         }
         // Looked at again when something happens; now and then in any case.
-        let _ = tokio::time::timeout(Duration::from_secs(1), rings.changed()).await;
+        let _ = timeout(Duration::from_secs(1), rings.changed()).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// Ctrl-C, or being asked to end.
-async fn signal() {
-    let terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    let terminated = async {
-        match terminated {
-            Ok(mut signals) => signals.recv().await.map_or((), drop),
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
-    }
-}
-
-fn names(names: &[Name]) -> String {
-    names.iter().map(|name| &**name).collect::<Vec<_>>().join(", ")
-}
-
-/// Tells a person what goes on.
-fn tell(line: &str) {
-    // Nobody may listen; that is no reason to stop.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

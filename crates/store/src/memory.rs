@@ -358,13 +358,14 @@ impl Rows {
     }
 
     fn submit_all(&mut self, tasks: Vec<NewTask>, now: Timestamp) -> Result<Vec<Submitted>> {
-        let (len, mut submitted) = (tasks.len(), Vec::with_capacity(tasks.len()));
+        let (len, rings, mut submitted) = (tasks.len(), self.rings, Vec::with_capacity(tasks.len()));
         for (index, task) in tasks.into_iter().enumerate() {
             match self.submit(task, now) {
                 Ok(one) => submitted.push(one),
                 Err(rejected) => {
                     let created = submitted.iter().filter(|one| one.created);
                     created.for_each(|one| self.delete(one.id));
+                    self.rings = rings;
                     return Err(in_batch(len, index, rejected));
                 }
             }
@@ -397,7 +398,7 @@ impl Rows {
             self.last_seq,
             Record { task: task.clone(), payload, result: None, history: vec![entry], notes: Vec::new() },
         );
-        self.rings.claimable += u64::from(task.status.state == State::Pending);
+        self.rings.claimable += u64::from(task.is_claimable());
         self.rings.timed += u64::from(task.status.due_at.is_some());
         self.give_slots(&task);
         Ok(submitted)
@@ -447,7 +448,7 @@ impl Rows {
             let Some(record) = self.seqs.get(&change.id).and_then(|seq| self.tasks.get_mut(seq)) else {
                 continue;
             };
-            self.rings.note(&record.task.status, &change.after, by_holder);
+            self.rings.note(&record.task, &change.after, by_holder);
             record.task.status = change.after;
             record.result = change.result.or(record.result.take());
             record.history.extend(change.entries);

@@ -24,7 +24,7 @@ impl Reign<'_> {
                 Err(Error::Rejected(Rejected::ScheduleMoved { .. } | Rejected::UnknownSchedule { .. })) => {}
                 Err(error) if error.rejected().is_some() => {
                     warn!(schedule = %schedule.name, %error, "its task was refused; the slot is left out");
-                    let skipped = firing.tasks.len().try_into().unwrap_or(u64::MAX);
+                    let skipped = firing.tasks.len().try_into().unwrap_or(u32::MAX);
                     let (tasks, error) = (Vec::new(), Some(error.to_string()));
                     let without = Firing { tasks, skipped, error, last_at: None, ..firing };
                     match self.shared.store().fire(without, Some(self.term)).await {
@@ -72,7 +72,7 @@ impl Reign<'_> {
         Ok(Firing {
             next_at: cron.next_after(now).unwrap_or(Timestamp::MAX),
             last_at: plan.slots.last().copied(),
-            skipped: u64::from(tasks.is_empty()),
+            skipped: u32::from(tasks.is_empty()),
             tasks,
             ..firing
         })

@@ -159,5 +159,6 @@ async fn deaf(context: Context, _: Deaf) -> Result<Done, TaskError> {
     let gate = format!("{} {}", context.id(), context.lease());
     say(&format!("running {gate}"));
     context.shared::<Arc<Gates>>()?.pass(&gate).await;
+    say(&format!("passed {gate}"));
     Ok(Done::by(&context))
 }

@@ -105,14 +105,7 @@ impl Crew<'_> {
     }
 
     fn start_worker(&mut self) -> Process {
-        let work = Work {
-            handlers: Handlers::Worker,
-            pool: 12,
-            dead_after: DEAD_AFTER,
-            leads: true,
-            aloud: true,
-            freeze_at: None,
-        };
+        let work = Work { aloud: true, ..Work::new(Handlers::Worker, 12, DEAD_AFTER) };
         self.stage.start("worker", Role::Work(work))
     }
 

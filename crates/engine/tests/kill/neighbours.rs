@@ -18,8 +18,7 @@ const LISTEN: Duration = Duration::from_secs(2);
 
 /// A worker with the usual 30 s of patience, which sends a heartbeat every 10 s.
 fn work(pool: usize) -> Role {
-    let (handlers, dead_after) = (Handlers::Worker, Duration::from_secs(30));
-    Role::Work(Work { handlers, pool, dead_after, leads: true, aloud: false, freeze_at: None })
+    Role::Work(Work::new(Handlers::Worker, pool, Duration::from_secs(30)))
 }
 
 /// The number after `word` in what a process has said.

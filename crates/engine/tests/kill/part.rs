@@ -47,11 +47,20 @@ pub(crate) enum Handlers {
 pub(crate) struct Work {
     pub(crate) handlers: Handlers,
     pub(crate) pool: usize,
+    /// Claims that may wait for a handler to end.
+    pub(crate) buffer: usize,
     pub(crate) dead_after: Duration,
     pub(crate) leads: bool,
     /// Whether it says aloud what it does.
     pub(crate) aloud: bool,
     pub(crate) freeze_at: Option<String>,
+}
+
+impl Work {
+    /// A worker that may lead, claims as much in advance as it can run at once, and is quiet.
+    pub(crate) fn new(handlers: Handlers, pool: usize, dead_after: Duration) -> Self {
+        Self { handlers, pool, buffer: pool, dead_after, leads: true, aloud: false, freeze_at: None }
+    }
 }
 
 /// Which tasks of the load are submitted.
@@ -133,7 +142,7 @@ async fn start(
         .id(WorkerId::new(who).unwrap())
         .share(gates.clone())
         .pool(work.pool)
-        .buffer(work.pool)
+        .buffer(work.buffer)
         .dead_after(work.dead_after)
         .leads(work.leads)
         .around(move |context, next| {

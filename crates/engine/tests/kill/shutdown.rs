@@ -20,8 +20,7 @@ const CHORES: u64 = 100;
 
 fn work(freeze_at: Option<&str>) -> Role {
     let freeze_at = freeze_at.map(Into::into);
-    let (handlers, pool) = (Handlers::Worker, 4);
-    Role::Work(Work { handlers, pool, dead_after: DEAD_AFTER, leads: true, aloud: false, freeze_at })
+    Role::Work(Work { freeze_at, ..Work::new(Handlers::Worker, 4, DEAD_AFTER) })
 }
 
 /// Kills a leading worker at each point of its shutdown. The next one finishes what it held.

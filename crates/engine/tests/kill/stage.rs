@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use tokio::time::timeout;
-use windlass::{Client, Filter, Page, Record, State, Store, SystemClock, Windlass, WorkerId};
+use windlass::{Client, Filter, Page, Record, State, Store, SystemClock, TaskId, Windlass, WorkerId};
 use windlass_store::conformance::checker::{Event, Journal, check, read};
 use windlass_store::conformance::invariants;
 
@@ -73,15 +73,7 @@ impl Stage {
 
     /// A process whose worker does nothing but lead, and leads.
     pub(crate) async fn leader(&mut self, dead_after: Duration) -> Process {
-        let work = Work {
-            handlers: Handlers::Leader,
-            pool: 1,
-            dead_after,
-            leads: true,
-            aloud: false,
-            freeze_at: None,
-        };
-        let leader = self.start("leader", Role::Work(work));
+        let leader = self.start("leader", Role::Work(Work::new(Handlers::Leader, 1, dead_after)));
         self.until(async |stage| stage.leads(&leader.who).await).await;
         leader
     }
@@ -99,6 +91,11 @@ impl Stage {
         {
             self.store().resign(&leader.holder, leader.term).await.unwrap();
         }
+    }
+
+    /// Where a task is.
+    pub(crate) async fn state(&self, task: TaskId) -> State {
+        self.client.get(task).await.unwrap().unwrap().task.status.state
     }
 
     /// How many tasks a worker holds.

@@ -100,7 +100,8 @@ impl Chaos {
         let mut worker = Windlass::new(Arc::new(Line::new(&world, &process))).worker();
         for kind in kinds {
             let (world, process) = (world.clone(), process.clone());
-            worker = worker.handle_kind(kind, move |context| perform(world.clone(), process.clone(), context));
+            worker =
+                worker.handle_kind(kind, move |context| perform(world.clone(), process.clone(), context));
         }
         if random.chance(20) {
             let age = random.seconds(20, 60);
@@ -159,7 +160,7 @@ impl Chaos {
             self.start(false).await;
             return;
         }
-        let victim = self.random.pick(&self.crew);
+        let victim = self.victim().await;
         self.world.trace(&victim.name, &format!("is struck: {blow:?}"));
         match blow {
             Blow::Kill => {
@@ -192,8 +193,14 @@ impl Chaos {
                 let until = Instant::now() + self.random.seconds(1, 60);
                 let verbs = ["heartbeat", "turn", "campaign", "due", "tasks", "fire", "deregister"];
                 let verb = Some(self.random.pick(&verbs)).filter(|_| self.random.chance(70));
-                let sort =
-                    self.random.pick(&[Sort::Cut, Sort::Mute, Sort::Slow, Sort::Storm, Sort::Storm, Sort::Deaf]);
+                let sort = self.random.pick(&[
+                    Sort::Cut,
+                    Sort::Mute,
+                    Sort::Slow,
+                    Sort::Storm,
+                    Sort::Storm,
+                    Sort::Deaf,
+                ]);
                 if sort == Sort::Deaf {
                     self.world.count("deaf spells");
                 }
@@ -204,6 +211,18 @@ impl Chaos {
                 self.world.forget(&victim.worker_id()).await;
             }
             Blow::Jump | Blow::Start => {}
+        }
+    }
+
+    /// Somebody of the crew; the leader more often than others.
+    async fn victim(&mut self) -> Arc<Process> {
+        let leader = self.world.store.leader().await.unwrap();
+        let leads = |process: &&Arc<Process>| {
+            leader.as_ref().is_some_and(|leader| leader.holder == process.worker_id())
+        };
+        match self.crew.iter().find(leads) {
+            Some(leader) if self.random.chance(40) => leader.clone(),
+            _ => self.random.pick(&self.crew),
         }
     }
 
@@ -256,6 +275,7 @@ async fn stop(world: Arc<World>, process: Arc<Process>) {
     let worker = process.worker.lock().unwrap().clone();
     let Some(worker) = worker else { return };
     let asked = Instant::now();
+    process.ask_to_stop();
     let stopped = worker.stop().await;
     if process.power() == Power::Off {
         return;

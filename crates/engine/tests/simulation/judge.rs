@@ -52,7 +52,8 @@ fn check_record(world: &World, record: &Record) -> Vec<String> {
         let Some(reason) = attempt.ended else { continue };
         let (note, run) = (attempt.note.as_deref().unwrap_or_default(), mirror.runs.get(&(task.id, lease)));
         if !script.may_end(attempt.number, lease, reason, note, task.spec.timeout.is_some()) {
-            faults.push(format!("{name} (attempt {}) ended as {reason} ({note}): {script:?}", attempt.number));
+            faults
+                .push(format!("{name} (attempt {}) ended as {reason} ({note}): {script:?}", attempt.number));
         }
         let ended = run.and_then(|run| run.ended);
         if reason == Reason::Released && ended == Some("completed") {

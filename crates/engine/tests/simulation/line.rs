@@ -110,10 +110,19 @@ impl Line {
             }
         };
         process.awake().await;
+        if answer.as_ref().is_err_and(|error| error.rejected().is_none()) {
+            self.in_vain(verb);
+        }
         let shown = answer.as_ref().map_or_else(|error| format!("! {}", error.code()), show);
         world.trace(&process.name, &format!("{verb} {what} -> {shown}"));
         world.count("calls");
         answer
+    }
+
+    fn in_vain(&self, verb: &'static str) {
+        if self.process.hammers(verb) {
+            self.world.wrong(format!("{} hammers at the store: {verb}", self.process.name));
+        }
     }
 
     /// A call of which nothing is to be told but that it was made.
@@ -190,7 +199,7 @@ fn shown_turned(turned: &Turned) -> String {
     format!("[{}] {claimed}", receipts.join(", "))
 }
 
-fn shown_submitted(submitted: &Vec<Submitted>) -> String {
+fn shown_submitted(submitted: &[Submitted]) -> String {
     let name = |one: &Submitted| format!("{}{}", short(one.id), if one.created { "" } else { " existed" });
     submitted.iter().map(name).collect::<Vec<_>>().join(", ")
 }
@@ -201,7 +210,7 @@ impl Store for Line {
         let (number, world) = (self.invoke(Op::submit(&tasks)), self.world.clone());
         let what = tasks.iter().map(|task| short(task.id)).collect::<Vec<_>>().join(", ");
         let effect = async move { world.submit(tasks).await };
-        let answer = self.call("submit", &what, shown_submitted, effect).await;
+        let answer = self.call("submit", &what, |all: &Vec<_>| shown_submitted(all), effect).await;
         self.end(number, answer.as_ref().map(Vec::as_slice));
         answer
     }
@@ -212,6 +221,9 @@ impl Store for Line {
         let (world, process, what) = (self.world.clone(), self.process.clone(), shown_turn(&turn));
         let effect = async move { world.turn(&process, turn).await };
         let answer = self.call("turn", &what, shown_turned, effect).await;
+        if answer.as_ref().is_ok_and(|turned| turned.claimed.is_err()) {
+            self.in_vain("claim");
+        }
         for (index, number) in numbers.into_iter().enumerate() {
             let Some(number) = number else { continue };
             match answer.as_ref().map(|turned| turned.receipts[index].clone()) {
@@ -238,8 +250,8 @@ impl Store for Line {
     }
 
     async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        let (store, worker) = (self.world.store.clone(), worker.clone());
-        self.plain("deregister", async move { store.deregister(&worker).await }).await
+        let (world, process, worker) = (self.world.clone(), self.process.clone(), worker.clone());
+        self.plain("deregister", async move { world.deregister(&process, &worker).await }).await
     }
 
     async fn workers(&self) -> Result<Vec<Worker>> {
@@ -271,7 +283,9 @@ impl Store for Line {
 
     async fn task(&self, id: TaskId) -> Result<Option<Record>> {
         let store = self.world.store.clone();
-        let show = |record: &Option<Record>| record.as_ref().map_or("none", |one| one.task.status.state.word()).into();
+        let show = |record: &Option<Record>| {
+            record.as_ref().map_or("none", |one| one.task.status.state.word()).into()
+        };
         self.call("task", &short(id), show, async move { store.task(id).await }).await
     }
 
@@ -341,7 +355,7 @@ impl Store for Line {
         let (number, what) = (self.invoke(Op::submit(&firing.tasks)), firing.name.to_string());
         let (world, process) = (self.world.clone(), self.process.clone());
         let effect = async move { world.fire(&process, firing, term).await };
-        let answer = self.call("fire", &what, shown_submitted, effect).await;
+        let answer = self.call("fire", &what, |all: &Vec<_>| shown_submitted(all), effect).await;
         self.end(number, answer.as_ref().map(Vec::as_slice));
         answer
     }

@@ -161,7 +161,9 @@ async fn schedule(client: &Client, random: &mut Random) {
 
 /// Does something to one of the tasks.
 async fn intervene(client: &Client, random: &mut Random) {
-    let Ok(listing) = client.list(Filter::default(), Page { limit: 60, ..Page::default() }).await else { return };
+    let Ok(listing) = client.list(Filter::default(), Page { limit: 60, ..Page::default() }).await else {
+        return;
+    };
     if listing.tasks.is_empty() {
         return;
     }

@@ -158,7 +158,9 @@ impl Mirror {
             None => Some(format!("{name} was reported {said}, and its handler never ran")),
             Some(_) if timed_out => None,
             Some(run) if run.ended == Some(said) => None,
-            Some(run) => Some(format!("{name} was reported {said}, and its handler ended as {:?}", run.ended)),
+            Some(run) => {
+                Some(format!("{name} was reported {said}, and its handler ended as {:?}", run.ended))
+            }
         }
     }
 

@@ -76,8 +76,7 @@ impl Mutant {
     pub(super) fn submit(self, world: &World, tasks: &mut [NewTask]) -> Option<Result<Vec<Submitted>>> {
         match self {
             Self::LosesSubmits if Self::now_and_then(world) => {
-                let answer =
-                    |task: &NewTask| Submitted { id: task.id, state: State::Pending, created: true };
+                let answer = |task: &NewTask| Submitted { id: task.id, state: State::Pending, created: true };
                 return Some(Ok(tasks.iter().map(answer).collect()));
             }
             Self::ForgetsKeys => tasks.iter_mut().for_each(|task| task.key = None),
@@ -118,7 +117,8 @@ impl Mutant {
         let worker = turn.claim.as_ref().map(|claim| claim.worker.clone());
         let mut turned = world.store.turn(turn).await?;
         let mut real = turned.receipts.into_iter();
-        turned.receipts = lies.into_iter().filter_map(|lie| lie.map_or_else(|| real.next(), |lie| Some(Ok(lie)))).collect();
+        turned.receipts =
+            lies.into_iter().filter_map(|lie| lie.map_or_else(|| real.next(), |lie| Some(Ok(lie)))).collect();
         if let (Self::AnswersClaimsTwice, Some(worker), Ok(claimed)) = (self, worker, &mut turned.claimed) {
             let mut echo = world.echo.lock().unwrap();
             let other = |again: &windlass::Claimed| again.task.status.worker.as_ref() != Some(&worker);

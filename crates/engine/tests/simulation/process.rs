@@ -1,5 +1,6 @@
 //! A process, as the world sees it: something that calls the store and runs handlers, and may stop doing so at any moment.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,6 +10,13 @@ use tokio::time::Instant;
 use windlass::{RunningWorker, WorkerId};
 
 use super::weather::Weather;
+
+/// So many calls of one sort in vain within [`STRETCH`], and a process hammers at a store that cannot answer. Who waits twice as
+/// long each time, or a second, makes far fewer.
+const IN_VAIN: u32 = 100;
+
+/// How long calls in vain are counted.
+const STRETCH: Duration = Duration::from_secs(10);
 
 /// Whether a process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +44,10 @@ pub(crate) struct Process {
     weather: Mutex<Weather>,
     /// Handlers that it runs.
     running: AtomicUsize,
+    /// Calls of each sort that were in vain, in the last stretch of time.
+    in_vain: Mutex<BTreeMap<&'static str, (Instant, u32)>>,
+    /// When it was asked to stop.
+    asked_to_stop: Mutex<Option<Instant>>,
     /// When it was last thawed.
     thawed_at: Mutex<Option<Instant>>,
     /// Its worker, from its start to its end. A killed one stays here: dropped, it would stop gracefully.
@@ -53,6 +65,8 @@ impl Process {
             changed: Notify::new(),
             weather: Mutex::new(weather),
             running: AtomicUsize::new(0),
+            in_vain: Mutex::default(),
+            asked_to_stop: Mutex::new(None),
             thawed_at: Mutex::new(None),
             worker: Mutex::new(None),
         }
@@ -105,6 +119,28 @@ impl Process {
         self.power() == Power::On
             && !recent(self.weather().troubled_at())
             && !recent(*self.thawed_at.lock().unwrap())
+    }
+
+    /// A call was in vain. Says whether it has been so often lately that it should have been left alone.
+    pub(crate) fn hammers(&self, verb: &'static str) -> bool {
+        let (now, mut in_vain) = (Instant::now(), self.in_vain.lock().unwrap());
+        let (since, times) = in_vain.entry(verb).or_insert((now, 0));
+        if since.elapsed() > STRETCH {
+            (*since, *times) = (now, 0);
+        }
+        *times += 1;
+        *times == IN_VAIN
+    }
+
+    /// It is asked to stop.
+    pub(crate) fn ask_to_stop(&self) {
+        *self.asked_to_stop.lock().unwrap() = Some(Instant::now());
+    }
+
+    /// Whether it had time left to put everything in order before it goes, and could have known of everything.
+    pub(crate) fn leaves_early(&self) -> bool {
+        let asked = *self.asked_to_stop.lock().unwrap();
+        asked.is_some_and(|at| at.elapsed() < self.grace) && !self.weather().had_ghosts()
     }
 
     /// A handler begins; says how many run now.

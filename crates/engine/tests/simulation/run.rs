@@ -105,7 +105,8 @@ async fn live(world: Arc<World>, mut random: Random) {
     pass(SETTLE).await;
     rest(&world).await;
     chaos.stop_all().await;
-    for waiter in std::mem::take(&mut *world.waiters.lock().unwrap()) {
+    let waiters = std::mem::take(&mut *world.waiters.lock().unwrap());
+    for waiter in waiters {
         world.count("waits");
         // One that met a failure, or whose task was deleted, has ended with an error.
         if tokio::time::timeout(Duration::from_secs(6), waiter).await.is_err() {

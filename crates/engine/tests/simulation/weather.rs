@@ -65,12 +65,14 @@ pub(crate) struct Weather {
     calm: bool,
     /// When something last happened.
     troubled_at: Option<Instant>,
+    /// Whether anything was done after its caller had got an answer.
+    ghosts: bool,
 }
 
 impl Weather {
     /// Where something happens to so many of a thousand calls.
     pub(crate) fn new(random: Random, per_mille: u64) -> Self {
-        Self { random, per_mille, spells: Vec::new(), calm: false, troubled_at: None }
+        Self { random, per_mille, spells: Vec::new(), calm: false, troubled_at: None, ghosts: false }
     }
 
     /// A spell begins.
@@ -86,6 +88,11 @@ impl Weather {
     /// When something last happened to a call.
     pub(crate) fn troubled_at(&self) -> Option<Instant> {
         self.troubled_at
+    }
+
+    /// Whether anything was done after its caller had got an answer.
+    pub(crate) fn had_ghosts(&self) -> bool {
+        self.ghosts
     }
 
     /// Whether signals are lost now.
@@ -116,6 +123,7 @@ impl Weather {
         if fault != Fault::None {
             self.troubled_at = Some(now);
         }
+        self.ghosts |= matches!(fault, Fault::Ghost(_));
         fault
     }
 }

@@ -111,7 +111,14 @@ impl Script {
     }
 
     /// Whether an attempt may end like this. What others may do to it at any time is not the script's business.
-    pub(crate) fn may_end(self, attempt: u32, lease: Lease, reason: Reason, note: &str, limited: bool) -> bool {
+    pub(crate) fn may_end(
+        self,
+        attempt: u32,
+        lease: Lease,
+        reason: Reason,
+        note: &str,
+        limited: bool,
+    ) -> bool {
         let plan = self.plan(attempt, lease);
         match reason {
             Reason::Completed => matches!(plan, Do::Succeed | Do::Parent),
@@ -163,11 +170,7 @@ impl Presence {
         let (world, task, lease) = (&self.world, self.context.id(), self.context.lease());
         self.over = true;
         self.process.leave();
-        world.book().handler(
-            world.clock.true_time(),
-            &self.process.name,
-            What::HandlerEnded { task, lease },
-        );
+        world.book().handler(world.clock.true_time(), &self.process.name, What::HandlerEnded { task, lease });
         let reason = self.context.stop_reason();
         world.trace(&self.process.name, &format!("ends {}.{lease}: {how} {reason:?}", short(task)));
         match reason {

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass::{
-    Claimed, Command, Due, Error, Finished, Firing, Leadership, Lease, MemoryStore, NewTask, Pulse, Rings, Store,
-    Submitted, TaskId, Term, Turn, Turned, WorkerId,
+    Claimed, Command, Due, Error, Finished, Firing, Leadership, Lease, MemoryStore, NewTask, Pulse, Rings,
+    Store, Submitted, TaskId, Term, Turn, Turned, WorkerId,
 };
 
 use super::book::{Book, short};
@@ -296,6 +296,24 @@ impl World {
         Ok(self.mutant.pulse(pulse))
     }
 
+    /// A worker says goodbye, or a leader forgets it.
+    pub(crate) async fn deregister(&self, by: &Process, worker: &WorkerId) -> Result<()> {
+        if by.name == worker.as_str() {
+            let held = self.mirror().held_by(&by.name);
+            if by.leaves_early() && !held.is_empty() {
+                let held: Vec<_> = held.into_iter().map(short).collect();
+                self.wrong(format!("{worker} says goodbye and keeps {held:?}"));
+            }
+        } else {
+            let known = self.store.workers().await?;
+            let now = windlass::Clock::now(&*self.clock);
+            if known.iter().any(|row| row.id == *worker && row.is_alive(now)) {
+                self.wrong(format!("{} forgets {worker}, who is alive", by.name));
+            }
+        }
+        self.store.deregister(worker).await
+    }
+
     /// Somebody thinks that a worker is dead, and is wrong.
     pub(crate) async fn forget(&self, worker: &WorkerId) {
         *self.jumped_at.lock().unwrap() = Some(Instant::now());
@@ -303,11 +321,7 @@ impl World {
     }
 
     /// Somebody wants to lead.
-    pub(crate) async fn campaign(
-        &self,
-        candidate: &WorkerId,
-        lease: Duration,
-    ) -> Result<Option<Leadership>> {
+    pub(crate) async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
         let answer = self.mutant.campaign(self, candidate, lease).await?;
         if let Some(leadership) = &answer {
             let wrong = self.mirror().leads(candidate, leadership.term);

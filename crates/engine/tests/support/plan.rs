@@ -45,6 +45,7 @@ struct Inner {
     always: Vec<(Vec<&'static str>, Fault)>,
     once: Vec<(&'static str, Fault)>,
     calls: BTreeMap<&'static str, usize>,
+    refusals: Vec<(&'static str, &'static str)>,
 }
 
 impl Plan {
@@ -83,6 +84,11 @@ impl Plan {
         std::mem::take(&mut self.inner().calls)
     }
 
+    /// Which calls were refused, and with which code.
+    pub(crate) fn refusals(&self) -> Vec<(&'static str, &'static str)> {
+        self.inner().refusals.clone()
+    }
+
     fn meet(&self, verb: &'static str) -> Option<Fault> {
         let mut inner = self.inner();
         *inner.calls.entry(verb).or_default() += 1;
@@ -101,19 +107,22 @@ impl Wrap for Plan {
         verb: &'static str,
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
-        match self.meet(verb) {
+        let answer = match self.meet(verb) {
             None => call.await,
             Some(Fault::Before(error)) => Err(error),
-            Some(Fault::After(error)) => {
-                call.await?;
-                Err(error)
-            }
+            Some(Fault::After(error)) => call.await.and(Err(error)),
             Some(Fault::Late(delay)) => {
                 let answer = call.await;
                 pass(delay).await;
                 answer
             }
             Some(Fault::Silence) => std::future::pending().await,
+        };
+        if let Err(error) = &answer
+            && error.rejected().is_some()
+        {
+            self.inner().refusals.push((verb, error.code()));
         }
+        answer
     }
 }

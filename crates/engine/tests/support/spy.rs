@@ -131,7 +131,8 @@ impl Store for Spy {
         if limit > 0 {
             self.note("due");
         }
-        Ok(Due { commands, ..due })
+        let next = due.next.filter(|_| commands.len() < limit);
+        Ok(Due { commands, next, ..due })
     }
 
     async fn task(&self, id: TaskId) -> Result<Option<Record>> {

@@ -95,6 +95,7 @@ async fn a_refused_submit_does_not_ring(case: &Case) {
     rings(case, case.store().submit(vec![bad]), &[], "a bad key").await.unwrap_err();
     let batch = vec![case.task(), later(case), again()];
     rings(case, case.store().submit(batch), &[], "a batch with a taken id").await.unwrap_err();
+    rings(case, case.store().turn(Turn::default()), &[], "nothing after it").await.unwrap();
 }
 
 /// C54: each outcome, by its holder: something is final, or waits for a moment.

@@ -204,7 +204,7 @@ impl<'c> Tx<'_, 'c> {
             |statement| row::insert_history(statement, seq, entry),
         )?;
         self.count(&task.spec, task.status.state, 1);
-        self.ledger.rings.claimable += u64::from(task.status.state == State::Pending);
+        self.ledger.rings.claimable += u64::from(task.is_claimable());
         self.ledger.rings.timed += u64::from(task.status.due_at.is_some());
         if task.is_parked() {
             self.give_slots(&task.spec)?;
@@ -243,7 +243,7 @@ impl<'c> Tx<'_, 'c> {
         self.held.note(seq, before, after);
         self.count(&before.spec, before.status.state, -1);
         self.count(&before.spec, after.state, 1);
-        self.ledger.rings.note(&before.status, after, by_holder);
+        self.ledger.rings.note(before, after, by_holder);
         if change.moves_lane(before) {
             self.give_slots(&before.spec)?;
         }

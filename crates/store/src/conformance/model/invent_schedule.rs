@@ -79,7 +79,7 @@ impl World {
             },
             last_at: (!by_hand && !tasks.is_empty()).then_some(schedule.next_at),
             tasks,
-            skipped: u64::try_from(self.random.below(3)).unwrap(),
+            skipped: u32::try_from(self.random.below(3)).unwrap(),
             error: self.note().filter(|_| self.random.chance(20)),
         };
         Operation::Fire(firing, self.random.chance(20).then(|| self.term()))
