@@ -324,7 +324,7 @@ async fn what_retention_does_not_keep_is_deleted() {
 async fn deleting_much_puts_off_nothing_that_is_due() {
     let (plan, windlass) = planned();
     let client = windlass.client();
-    finished(&windlass, 5_000).await;
+    finished(&windlass, 2_500).await;
     let keep = windlass::Retention::default().keep(State::Cancelled, secs(1)).unwrap();
     pass(secs(2)).await;
     plan.set(&["prune"], Fault::Late(secs(1)));

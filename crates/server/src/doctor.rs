@@ -100,8 +100,10 @@ pub(crate) async fn run(session: &Session, args: &DoctorArgs) -> Result<Answer> 
         return Ok(told(&findings.0));
     }
     let store = &**session.open_existing().await?.store();
-    let now = store.now().await?;
     settings(store, &mut findings).await?;
+    // First what is due, then the rest as it was at that moment, so that the findings fit together.
+    let waiting = findings.read("what is due", store.due(ROWS).await);
+    let now = if waiting == Due::default() { store.now().await? } else { waiting.now };
     let workers = findings.read("workers", store.workers().await);
     let counts = findings.read("the numbers of tasks", store.counts().await);
     let paused = findings.read("paused queues", store.paused().await);
@@ -109,7 +111,7 @@ pub(crate) async fn run(session: &Session, args: &DoctorArgs) -> Result<Answer> 
     let alive: Vec<&Worker> = workers.iter().filter(|worker| worker.is_alive(now)).collect();
     fleet(&workers, alive.len(), now, &mut findings);
     let leads = leader(store, &alive, now).await?;
-    due(store, &leads, now, &mut findings).await?;
+    due(store, &waiting.commands, &leads, now, &mut findings).await?;
     handlers(&counts, &alive, &paused, &mut findings);
     overdue(&schedules, &leads, now, &mut findings);
     long_attempts(store, now, args.long, &mut findings).await;
@@ -215,11 +217,16 @@ async fn leader(store: &dyn Store, alive: &[&Worker], now: Timestamp) -> Result<
 }
 
 /// What waits for a leader.
-async fn due(store: &dyn Store, leads: &Leads, now: Timestamp, findings: &mut Findings) -> Result<()> {
-    let Due { commands, .. } = findings.read("what is due", store.due(ROWS).await);
+async fn due(
+    store: &dyn Store,
+    commands: &[Command],
+    leads: &Leads,
+    now: Timestamp,
+    findings: &mut Findings,
+) -> Result<()> {
     match leads {
         Leads::Yes(Leadership { holder, term, .. }) => {
-            findings.fine(format!("worker {holder} leads (term {term})"))
+            findings.fine(format!("worker {holder} leads (term {term})"));
         }
         _ if commands.is_empty() => findings.fine("nobody leads, and nothing waits for a leader"),
         _ => findings.problem("nobody leads, and tasks wait for a leader", leads.advice()),

@@ -29,6 +29,9 @@ const NO_ROOM: Duration = Duration::from_secs(1);
 /// The exit code that asks to be run again: `EX_TEMPFAIL`.
 const TRY_AGAIN: i32 = 75;
 
+/// A program begins when it is told to, which is when whoever is to end it knows of it; and never, if the worker dies before.
+const GATE: &str = r#"read -r go && exec sh -c "$1""#;
+
 /// `KIND=COMMAND`, as it is typed.
 #[derive(Clone, Debug)]
 pub(crate) struct Exec {
@@ -83,7 +86,7 @@ fn program(context: &Context, command: &str, store: &str) -> Command {
     let entity = task.spec.lane.as_ref().and_then(Lane::entity);
     let mut program = Command::new("sh");
     program
-        .args(["-c", command])
+        .args(["-c", GATE, "sh", command])
         .env("WINDLASS_TASK_ID", context.id().to_string())
         .env("WINDLASS_KIND", &*task.spec.kind)
         .env("WINDLASS_QUEUE", &*task.spec.queue)

@@ -3,9 +3,10 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use windlass::{Context, limits};
 
-/// Gives the payload. A program that does not read it is not at fault.
+/// Tells a program to begin, and gives it the payload. One that does not read it is not at fault.
 pub(crate) async fn feed(stdin: Option<impl AsyncWrite + Unpin>, payload: &str) {
     if let Some(mut stdin) = stdin {
+        let _ = stdin.write_all(b"go\n").await;
         let _ = stdin.write_all(payload.as_bytes()).await;
     }
 }

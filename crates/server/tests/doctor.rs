@@ -159,13 +159,14 @@ fn a_lease_of_a_worker_that_was_killed() {
     let place = Place::new();
     let mut talk = place.fifo("talk");
     let id = place.submit(&["hang"]);
-    let hang = ["--exec", "hang=echo x > talk; sleep 1000", "--dead-after", "1s"];
+    let hang = ["--exec", "hang=echo $$ > talk; sleep 1000", "--dead-after", "1s"];
     for (lead, advice) in
         [(&["--no-lead"][..], "no worker leads; start one that may"), (&[], "was killed while it led")]
     {
         let worker = place.work(&[&hang[..], lead].concat());
-        talk.line();
+        let program = talk.number();
         worker.kill();
+        support::gone(program);
         // Again and again, until it counts as dead.
         let findings = (0..1_000).find_map(|_| {
             let (_, code, findings) = look(&place, &[]);
@@ -264,7 +265,7 @@ fn attempts_that_take_long() {
 fn rows_that_cannot_be_read() {
     let place = Place::new();
     place.submit(&["x"]);
-    place.submit(&["x", "--delay", "1s"]);
+    place.submit(&["x", "--delay", "1d"]);
     place.submit_many(1_500, "x", |_| json!(null));
     let set = |sql: &str| database(&place).execute(sql, []).unwrap();
     // The oldest of all, on the second page.

@@ -36,7 +36,7 @@ const WAIT_AT_MOST: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long a worker that is to stop tries to tell the store what it has to say.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A claim that waits for a free handler.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Driver {
             if asking.is_none() {
                 asking = self.ask();
             }
-            if asking.is_none() && self.is_over() {
+            if (asking.is_none() && self.is_over()) || self.is_too_late() {
                 return Ok(());
             }
             metrics::gauge!("windlass_worker_pool_active").set(count(self.running.len()));
@@ -160,10 +160,14 @@ impl Driver {
     }
 
     fn is_over(&self) -> bool {
-        let Some(since) = self.stopping_since else { return false };
-        let setup = &self.shared.setup;
         let all_said = self.running.is_empty() && self.waiting.is_empty() && self.outbox.is_empty();
-        all_said || since.elapsed() > setup.grace + setup.patience + LAST_WORDS
+        self.stopping_since.is_some() && all_said
+    }
+
+    /// Whether the store has not heard the last words for so long that it never will.
+    fn is_too_late(&self) -> bool {
+        let setup = &self.shared.setup;
+        self.stopping_since.is_some_and(|since| since.elapsed() >= setup.grace + setup.patience + LAST_WORDS)
     }
 
     /// Starts what has been claimed, as far as handlers are free.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use windlass_core::{DEAD_AFTER, Invalid, Name, Outcome, Retention, TaskId, WorkerId, limits};
@@ -344,14 +345,17 @@ async fn live(
     let leading = leads.then(|| tokio::spawn(leader::stand(shared.clone(), lead_until.clone())));
     let worked = driver::Driver::new(shared.clone()).run(stop).await;
     lead_until.cancel();
+    // A store that does not answer is not waited for: the term runs out, and the worker will count as dead.
     if let Some(leading) = leading
-        && let Err(error) = leading.await
+        && let Ok(Err(error)) = timeout(driver::LAST_WORDS, leading).await
     {
         warn!(%error, "the leader's loop was stopped by a bug");
     }
     pulse.end().await;
-    if let Err(error) = shared.store().deregister(id).await {
-        warn!(%error, worker = %id, "not deregistered; it will count as dead");
+    match timeout(driver::LAST_WORDS, shared.store().deregister(id)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => warn!(%error, worker = %id, "not deregistered; it will count as dead"),
+        Err(_) => warn!(worker = %id, "not deregistered: the store does not answer; it will count as dead"),
     }
     info!(worker = %id, "worker stopped");
     worked

@@ -90,9 +90,9 @@ impl Process {
         heard
     }
 
-    /// Waits until it says `word` anew, but no longer than a moment: it may have nothing to do.
+    /// Waits until it says `word` anew, but not for long: it may have nothing to do.
     pub(crate) async fn hear_soon(&mut self, word: &str) {
-        let deadline = Instant::now() + Duration::from_millis(50);
+        let deadline = Instant::now() + Duration::from_secs(1);
         while let Ok(Some(line)) = timeout_at(deadline, self.lines.recv()).await {
             if line == word {
                 return;

@@ -93,6 +93,12 @@ impl Stage {
         }
     }
 
+    /// A task, when it is final.
+    pub(crate) async fn finished(&self, task: TaskId) -> Record {
+        let finished = timeout(PATIENCE, self.client.wait(task)).await;
+        finished.unwrap_or_else(|_| panic!("{task} does not end")).unwrap().0
+    }
+
     /// Where a task is.
     pub(crate) async fn state(&self, task: TaskId) -> State {
         self.client.get(task).await.unwrap().unwrap().task.status.state
@@ -102,7 +108,15 @@ impl Stage {
     pub(crate) async fn holdings(&self, who: &str) -> usize {
         let (worker, states) = (Some(WorkerId::new(who).unwrap()), vec![State::Claimed, State::Running]);
         let filter = Filter { states, worker, ..Filter::default() };
-        self.client.list(filter, Page { limit: 1_000, ..Page::default() }).await.unwrap().tasks.len()
+        let (mut held, mut page) = (0, Page { limit: 1_000, ..Page::default() });
+        loop {
+            let listing = self.client.list(filter.clone(), page).await.unwrap();
+            held += listing.tasks.len();
+            page.after = listing.next;
+            if page.after.is_none() {
+                return held;
+            }
+        }
     }
 
     /// Waits until something is so. Looks whenever anybody has written.

@@ -10,7 +10,7 @@ use super::process::Process;
 use super::stage::Stage;
 
 /// How long a worker may be silent.
-const DEAD_AFTER: Duration = Duration::from_secs(1);
+const DEAD_AFTER: Duration = Duration::from_millis(1_500);
 
 fn work(handlers: Handlers, pool: usize) -> Role {
     Role::Work(Work { leads: false, buffer: 0, ..Work::new(handlers, pool, DEAD_AFTER) })
@@ -43,8 +43,7 @@ async fn is_refused(stage: &mut Stage, zombie: &mut Process) {
     stage.stop_between_writes(zombie).await;
 
     let other = stage.start("other", work(Handlers::Worker, 4));
-    let (late_record, running_record) =
-        (stage.client.wait(late).await.unwrap(), stage.client.wait(running).await.unwrap());
+    let (late_record, running_record) = (stage.finished(late).await, stage.finished(running).await);
     for record in [&late_record, &running_record] {
         assert_eq!(done(record).worker, other.who, "the other has finished it");
     }
@@ -55,8 +54,8 @@ async fn is_refused(stage: &mut Stage, zombie: &mut Process) {
     zombie.signal("CONT");
     assert_eq!(zombie.hear(&format!("refused {late}")).await, "1 lease_lost");
     assert_eq!(zombie.hear(&format!("stopped {running}")).await, "1 LeaseLost");
-    assert_eq!(stage.client.get(late).await.unwrap().unwrap(), *late_record, "and changes nothing");
-    assert_eq!(stage.client.get(running).await.unwrap().unwrap(), *running_record, "and changes nothing");
+    assert_eq!(stage.client.get(late).await.unwrap().unwrap(), late_record, "and changes nothing");
+    assert_eq!(stage.client.get(running).await.unwrap().unwrap(), running_record, "and changes nothing");
 
     works(stage, zombie).await;
 }
@@ -65,7 +64,7 @@ async fn is_refused(stage: &mut Stage, zombie: &mut Process) {
 async fn works(stage: &Stage, zombie: &Process) {
     let chore = Chore { n: 0, millis: 0, fails: 0, snoozes: 0 };
     let chore = stage.client.submit(&chore).max_attempts(0).await.unwrap().id;
-    assert_eq!(done(&*stage.client.wait(chore).await.unwrap()).worker, zombie.who, "it goes on working");
+    assert_eq!(done(&stage.finished(chore).await).worker, zombie.who, "it goes on working");
 }
 
 /// A worker that was stopped is given again the task that it has lost, while its old handler has not ended yet. Two claims, two handlers: both
@@ -92,7 +91,7 @@ pub(crate) async fn meet_themselves(stage: &mut Stage) {
         zombie.open(&gate);
     }
     for task in [id, one, two] {
-        assert_eq!(done(&*stage.client.wait(task).await.unwrap()).worker, zombie.who);
+        assert_eq!(done(&stage.finished(task).await).worker, zombie.who);
     }
     let said = zombie.ended().await;
     assert!(said.contains(&"most 2".into()), "{said:?}");

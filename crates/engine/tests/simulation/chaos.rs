@@ -10,7 +10,7 @@ use super::line::{Line, pass};
 use super::load::QUEUES;
 use super::process::{Power, Process};
 use super::random::Random;
-use super::weather::{LONGEST, Sort, Spell, Weather};
+use super::weather::{Sort, Spell, Weather};
 use super::work::{KINDS, perform};
 use super::world::World;
 
@@ -286,8 +286,9 @@ async fn stop(world: Arc<World>, process: Arc<Process>) {
     }
     let took = asked.elapsed();
     let well = process.is_well_for(took + Duration::from_secs(120));
-    // If something is wrong: last words, and at each of the few steps a call that was on its way, or a sleep.
-    let trouble = Duration::from_secs(10) + 7 * LONGEST;
+    // If something is wrong: time for last words to the store, once more for the leader's, for a heartbeat that was on its way, and
+    // for the goodbye.
+    let trouble = Duration::from_secs(4 * 10 + 1);
     if took > process.grace + if well { Duration::from_secs(1) } else { trouble } {
         world.wrong(format!("{} took {took:?} to stop", process.name));
     }

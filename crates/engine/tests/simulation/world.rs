@@ -348,7 +348,7 @@ impl World {
         let wrong = self.mirror().fired(&asked, &submitted);
         self.check(wrong);
         self.book().tally.add("slots fired", u64::try_from(submitted.len()).unwrap());
-        self.book().tally.add("slots left out", skipped);
+        self.book().tally.add("slots left out", u64::from(skipped));
         self.ring();
         Ok(submitted)
     }

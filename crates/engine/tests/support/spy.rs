@@ -1,5 +1,6 @@
 //! A store that is looked at, and that can be deaf: it writes down what it is asked and may hide what it rings.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,18 +21,27 @@ pub(crate) struct Spy {
     /// Always among what is due.
     due: Mutex<Vec<Command>>,
     deaf: Option<watch::Sender<Rings>>,
+    repairs: AtomicU64,
 }
 
 impl Spy {
     /// Looks at `inner`.
     pub(crate) fn on(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, said: Mutex::default(), due: Mutex::default(), deaf: None })
+        Arc::new(Self::new(inner, None))
     }
 
     /// Nothing is heard of what `inner` rings.
     pub(crate) fn deaf(inner: Arc<dyn Store>) -> Arc<Self> {
-        let deaf = Some(watch::Sender::default());
-        Arc::new(Self { inner, said: Mutex::default(), due: Mutex::default(), deaf })
+        Arc::new(Self::new(inner, Some(watch::Sender::default())))
+    }
+
+    fn new(inner: Arc<dyn Store>, deaf: Option<watch::Sender<Rings>>) -> Self {
+        Self { inner, said: Mutex::default(), due: Mutex::default(), deaf, repairs: AtomicU64::new(0) }
+    }
+
+    /// The next look of the reconcile chore will have put so much right.
+    pub(crate) fn repair(&self, number: u64) {
+        self.repairs.store(number, Ordering::SeqCst);
     }
 
     /// Adds commands that will always be due.
@@ -194,7 +204,8 @@ impl Store for Spy {
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
         self.note("reconcile");
-        self.inner.reconcile(after, limit).await
+        let found = self.inner.reconcile(after, limit).await?;
+        Ok(Reconciled { repaired: found.repaired + self.repairs.swap(0, Ordering::SeqCst), ..found })
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
