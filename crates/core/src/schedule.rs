@@ -525,7 +525,7 @@ mod tests {
         for bad in [
             NewSchedule { cron: String::new(), ..good.clone() },
             NewSchedule { zone: "x".repeat(300), ..good.clone() },
-            NewSchedule { missed: Missed::All(NonZeroU32::MAX), ..good.clone() },
+            NewSchedule { missed: Missed::All(NonZeroU32::MAX), ..good },
         ] {
             assert!(bad.check().is_err());
         }

@@ -91,8 +91,20 @@ impl Client {
 
     /// Finds out what became of a submit whose answer was lost, by reading: a batch is there as a whole or not at all.
     async fn resolve_submit(&self, tasks: Vec<NewTask>, why: String) -> Result<Vec<Submitted>> {
+        // Whatever keeps it from looking: "nothing was changed" is not known.
+        let Ok((submitted, any)) = self.look_for(&tasks).await else { return Err(Error::Unknown(why)) };
+        match any || tasks.is_empty() {
+            true if submitted.len() == tasks.len() => Ok(submitted),
+            true => Err(Error::Unknown(why)),
+            // Nothing of it is there, so that it can be repeated.
+            false => self.store.submit(tasks).await,
+        }
+    }
+
+    /// Those of `tasks` that are there, by id or by key, and whether any is there by id.
+    async fn look_for(&self, tasks: &[NewTask]) -> Result<(Vec<Submitted>, bool)> {
         let (mut submitted, mut any) = (Vec::with_capacity(tasks.len()), false);
-        for task in &tasks {
+        for task in tasks {
             let mut found = self.store.task(task.id).await?;
             any |= found.is_some();
             if let (None, Some(key)) = (&found, &task.key)
@@ -106,12 +118,7 @@ impl Client {
                 created: record.task.id == task.id,
             }));
         }
-        match any || tasks.is_empty() {
-            true if submitted.len() == tasks.len() => Ok(submitted),
-            true => Err(Error::Unknown(why)),
-            // Nothing of it is there, so that it can be repeated.
-            false => self.store.submit(tasks).await,
-        }
+        Ok((submitted, any))
     }
 
     /// A task with payload, result, history and what its attempts told.

@@ -176,7 +176,8 @@ struct Page {
 impl Page {
     /// Adds a line; what the store would not keep is not kept here either.
     fn add(&mut self, mut line: Line) {
-        line.text.truncate(line.text.floor_char_boundary(limits::LINE_BYTES + 1));
+        // A character more than is kept, so that the store sees that there was more and marks the cut.
+        line.text.truncate(line.text.floor_char_boundary(limits::LINE_BYTES + 4));
         self.report.lines.push(line);
         if self.report.lines.len() > limits::LOG_LINES {
             self.report.lines.remove(0);

@@ -10,6 +10,7 @@ use windlass_store::{Receipt, Result, Submitted, Turned, Wrap};
 
 use crate::context::Context;
 use crate::handler::Next;
+use crate::worker::attempt::Verdict;
 
 /// Retries after more attempts than this are counted as one, so that the number of metrics is bounded.
 const MOST_ATTEMPTS: u32 = 10;
@@ -47,8 +48,9 @@ impl Wrap for Observe {
         }
     }
 
-    fn turned(&self, answer: &Turned) {
-        let changed = answer.receipts.iter().flatten().filter(|one| one.changed);
+    fn turned(&self, deletions: &[usize], answer: &Turned) {
+        let kept = answer.receipts.iter().enumerate().filter(|(at, _)| !deletions.contains(at));
+        let changed = kept.filter_map(|(_, receipt)| receipt.as_ref().ok()).filter(|one| one.changed);
         let sorts = changed.filter_map(|Receipt { kind, state, attempt, .. }| match state {
             State::WaitingForRetry => Some((kind, *state, (*attempt).min(MOST_ATTEMPTS))),
             state => state.is_final().then_some((kind, *state, 0)),
@@ -81,17 +83,20 @@ fn tally<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, u64> {
 
 /// What is put around every handler.
 pub(crate) async fn handler(context: Context, next: Next) -> Outcome {
-    let (kind, begun) = (context.task().spec.kind.clone(), Instant::now());
+    let kind = context.task().spec.kind.clone();
     let span = info_span!("task", id = %context.id(), kind = %kind, attempt = context.attempt(), lease = context.lease());
-    let outcome = next.run(context).instrument(span).await;
-    let word = match &outcome {
-        Outcome::Completed { .. } => "completed",
-        Outcome::Failed { .. } => "failed",
-        Outcome::Snoozed { .. } => "snoozed",
-        Outcome::Cancelled { .. } => "cancelled",
+    next.run(context).instrument(span).await
+}
+
+/// How long an attempt took, whether it ended by itself, panicked or was dropped.
+pub(crate) fn ended(kind: &Name, started: Instant, verdict: &Verdict) {
+    let outcome = match verdict {
+        Verdict::Finished(Outcome::Completed { .. }) => "completed",
+        Verdict::Finished(Outcome::Failed { .. }) => "failed",
+        Verdict::Finished(Outcome::Snoozed { .. }) => "snoozed",
+        Verdict::Finished(Outcome::Cancelled { .. }) => "cancelled",
+        Verdict::Interrupted(_) | Verdict::Nothing => "interrupted",
     };
-    let seconds = begun.elapsed().as_secs_f64();
-    metrics::histogram!("windlass_task_duration_seconds", "kind" => kind.to_string(), "outcome" => word)
-        .record(seconds);
-    outcome
+    metrics::histogram!("windlass_task_duration_seconds", "kind" => kind.to_string(), "outcome" => outcome)
+        .record(started.elapsed().as_secs_f64());
 }

@@ -203,16 +203,6 @@ fn a_task_is_counted_when_it_ends_and_not_when_it_is_deleted() {
     assert_is(&recorded, &[("windlass_tasks_completed_total{kind=work,state=cancelled}", 1)]);
 }
 
-#[test]
-fn only_claims_are_measured_as_claims() {
-    let recorded = recorded(async {
-        let windlass = engine();
-        let id = windlass.client().submit(&work("a", 0)).await.unwrap().id;
-        windlass.client().cancel(id, By::default()).await.unwrap();
-    });
-    assert_eq!(recorded.samples("windlass_claim_duration_seconds"), [0.0; 0]);
-}
-
 /// A gauge that nobody sets any more would show for ever what was true once.
 #[test]
 fn a_kind_that_is_gone_has_no_tasks() {

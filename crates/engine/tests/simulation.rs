@@ -119,6 +119,17 @@ const OFTEN_ENOUGH: &[(&str, u64)] = &[
     ("workers forgotten", 50),
 ];
 
+/// Seeds that have found something, with what that was.
+const FOUND: &[(u64, &str)] = &[
+    (7, "a task that was claimed again where its old handler still ran left its slot of the pool to a third"),
+    (10, "and the old handler was never told to stop"),
+    (67, "who submitted was told that nothing was done, when nobody knew"),
+    (136, "a worker that was forgotten came back under its name and did not know what it held"),
+    (503, "a leader who won and could do nothing tried again twenty times a second"),
+    (512, "and so did a worker whose heartbeat did not get through"),
+    (543, "a worker that stopped did not give back what an answer that was lost had given it"),
+];
+
 /// The trace of a run, around what was found wrong first.
 fn excerpt(trace: &str) -> String {
     let lines: Vec<_> = trace.lines().collect();
@@ -149,6 +160,14 @@ fn whatever_fails_nothing_is_lost_or_doubled() {
     let too_seldom = |(what, least): &&(&str, u64)| tally.of(what) * SEEDS < least * seeds;
     let too_seldom: Vec<_> = OFTEN_ENOUGH.iter().filter(too_seldom).collect();
     assert!(seeds < SEEDS || too_seldom.is_empty(), "happened less often than this: {too_seldom:?}");
+}
+
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    for (seed, what) in FOUND {
+        let Outcome { trace, wrong, .. } = run(*seed, Mutant::None);
+        assert!(wrong.is_empty(), "seed {seed}, where {what}: {wrong:#?}\n{}", excerpt(&trace));
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Entity, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Retention, Schedule,
-    TaskId, Term, Worker, WorkerId,
+    Command, Entity, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Retention,
+    Schedule, TaskId, Term, Worker, WorkerId,
 };
 
 use crate::error::Result;
@@ -31,8 +31,8 @@ pub trait Wrap: Debug + Send + Sync + 'static {
     /// Looks at what was submitted and what the answer was.
     fn submitted(&self, _kinds: &[Name], _answer: &[Submitted]) {}
 
-    /// Looks at what a turn did.
-    fn turned(&self, _answer: &Turned) {}
+    /// Looks at what a turn did. The receipts at `_deletions` are of tasks that are no more, and tell where they were.
+    fn turned(&self, _deletions: &[usize], _answer: &Turned) {}
 }
 
 /// A store with something done around every call.
@@ -59,8 +59,11 @@ impl<W: Wrap> Store for Wrapped<W> {
     }
 
     async fn turn(&self, turn: Turn) -> Result<Turned> {
+        let commands = turn.commands.iter().enumerate();
+        let deletions = commands.filter(|(_, command)| matches!(command, Command::Delete { .. }));
+        let deletions: Vec<usize> = deletions.map(|(at, _)| at).collect();
         let turned = self.wrap.call("turn", self.inner.turn(turn)).await?;
-        self.wrap.turned(&turned);
+        self.wrap.turned(&deletions, &turned);
         Ok(turned)
     }
 

@@ -17,16 +17,18 @@ impl Reign<'_> {
     /// Does all that is due and says when the next is.
     pub(super) async fn do_what_is_due(&mut self) -> Result<Option<Instant>, Error> {
         loop {
-            let due = self.shared.store().due(PAGE + self.stuck.min(MOST_STUCK)).await?;
-            let Due { commands, schedules, next, silent_at, now } = due;
+            let (before, limit) = (self.stuck, PAGE + self.stuck.min(MOST_STUCK));
+            let Due { commands, schedules, next, silent_at, now } = self.shared.store().due(limit).await?;
+            let looked = Instant::now();
             let (asked, slots) = (commands.len(), schedules.len());
             self.fire(schedules, now).await?;
             let moved = self.carry_out(commands).await?;
             self.stuck = asked - moved;
-            // What is left is either nothing or refuses to move; a full page may have more behind it.
-            if slots < PAGE && (asked < PAGE || moved == 0) {
-                let from_now = |moment: Timestamp| Instant::now() + moment.since(now);
-                return Ok([next, silent_at].into_iter().flatten().min().map(from_now));
+            // A full page may have more behind it, unless all of it refuses to move and no more can be asked for.
+            let more = asked >= limit && (moved > 0 || (self.stuck > before && before < MOST_STUCK));
+            if slots < limit && !more {
+                let then = |moment: Timestamp| looked + moment.since(now);
+                return Ok([next, silent_at].into_iter().flatten().min().map(then));
             }
         }
     }

@@ -13,10 +13,13 @@ use crate::worker::driver::count;
 pub(super) const EVERY: Duration = Duration::from_secs(10);
 
 impl Reign<'_> {
-    pub(super) async fn gauge(&self) -> Result<(), Error> {
+    pub(super) async fn gauge(&mut self) -> Result<(), Error> {
         let store = self.shared.store();
-        let mut kinds: BTreeMap<Name, (u64, u64)> = BTreeMap::new();
+        // A kind that is gone is told once more, as none.
+        let gone = std::mem::take(&mut self.gauged).into_iter().map(|kind| (kind, (0, 0)));
+        let mut kinds: BTreeMap<Name, (u64, u64)> = gone.collect();
         for Count { kind, state, tasks, .. } in store.counts().await? {
+            self.gauged.insert(kind.clone());
             let (pending, running) = kinds.entry(kind).or_default();
             match state {
                 State::Pending => *pending += tasks,

@@ -9,6 +9,7 @@ mod prune;
 mod reconcile;
 mod schedules;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use windlass_core::{Rejected, Term};
+use windlass_core::{Name, Rejected, Term};
 use windlass_store::{Error, Rings};
 
 use crate::worker::outbox::Backoff;
@@ -43,18 +44,20 @@ pub(crate) async fn stand(shared: Arc<Shared>, stop: CancellationToken) {
                 backoff.succeeded();
                 info!(worker = %shared.setup.id, term = leadership.term, "leads");
                 metrics::gauge!("windlass_leader").set(1.0);
-                let ended = Reign::new(&shared, leadership.term).last(&stop).await;
+                let mut reign = Reign::new(&shared, leadership.term);
+                let ended = reign.last(&stop).await;
+                let term = reign.term;
                 metrics::gauge!("windlass_leader").set(0.0);
                 match ended {
                     Ok(()) => {
-                        if let Err(error) = shared.store().resign(&shared.setup.id, leadership.term).await {
+                        if let Err(error) = shared.store().resign(&shared.setup.id, term).await {
                             debug!(%error, "not resigned; the term will run out");
                         }
                         return;
                     }
                     Err(Error::Closed) => return,
                     Err(Error::Rejected(Rejected::NotLeader { .. })) => {
-                        info!(worker = %shared.setup.id, term = leadership.term, "leads no more");
+                        info!(worker = %shared.setup.id, term, "leads no more");
                         Instant::now() + STAND
                     }
                     Err(error) => {
@@ -106,6 +109,8 @@ struct Reign<'s> {
     stuck: usize,
     /// Where the reconcile chore goes on.
     reconciled_to: Option<String>,
+    /// Kinds whose number of tasks was told.
+    gauged: BTreeSet<Name>,
 }
 
 impl<'s> Reign<'s> {
@@ -120,11 +125,12 @@ impl<'s> Reign<'s> {
             gauges_at: now,
             stuck: 0,
             reconciled_to: None,
+            gauged: BTreeSet::new(),
         }
     }
 
     /// Does the chores until `stop`, or until it does not lead any more.
-    async fn last(mut self, stop: &CancellationToken) -> Result<(), Error> {
+    async fn last(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         let mut rings = self.shared.store().watch();
         loop {
             let heard = rings.borrow_and_update().timed;

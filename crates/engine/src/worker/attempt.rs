@@ -7,12 +7,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{sleep_until, timeout};
+use tracing::warn;
 use windlass_core::{Lease, Outcome, Report, TaskId};
 
 use crate::client::Client;
 use crate::context::{Attempt, Context};
 use crate::error::TaskError;
-use crate::handler::Handlers;
+use crate::handler::{Handlers, Running};
+use crate::observe;
 use crate::stop::StopReason;
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ pub(crate) struct Ended {
 pub(crate) async fn run(handlers: Arc<Handlers>, context: Context, patience: Duration) -> Ended {
     let attempt = context.attempt_row();
     let verdict = verdict(&handlers, &context, patience).await;
+    observe::ended(&attempt.task.spec.kind, attempt.started, &verdict);
     let (task, lease) = (attempt.task.id, attempt.task.status.lease);
     Ended { task, lease, report: attempt.notebook.take(), verdict }
 }
@@ -92,14 +95,26 @@ fn judge(attempt: &Attempt, reason: StopReason, last_word: Option<Outcome>) -> V
 /// The handler, whose panic is an outcome like any other.
 async fn caught(handlers: &Arc<Handlers>, context: Context) -> Outcome {
     let mut running = match catch_unwind(AssertUnwindSafe(|| handlers.run(context))) {
-        Ok(running) => running,
+        Ok(running) => Guarded(Some(running)),
         Err(panic) => return panicked(&*panic),
     };
     std::future::poll_fn(move |cx| {
+        let Some(running) = &mut running.0 else { return Poll::Pending };
         catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)))
             .unwrap_or_else(|panic| Poll::Ready(panicked(&*panic)))
     })
     .await
+}
+
+/// A handler that may panic while it is dropped. By then it is decided how its attempt ended.
+struct Guarded(Option<Running>);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if catch_unwind(AssertUnwindSafe(|| drop(self.0.take()))).is_err() {
+            warn!("a handler panicked while it was dropped");
+        }
+    }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Outcome {

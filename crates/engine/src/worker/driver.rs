@@ -73,7 +73,8 @@ pub(super) struct Driver {
     ended: mpsc::UnboundedReceiver<Ended>,
     end: mpsc::UnboundedSender<Ended>,
     waiting: VecDeque<Waiting>,
-    running: BTreeMap<TaskId, Context>,
+    /// By claim: a task that was lost may be claimed again while its handler still runs.
+    running: BTreeMap<(TaskId, Lease), Context>,
     /// Handlers that were not marked as running yet, oldest first.
     unmarked: VecDeque<(Instant, Token)>,
     outbox: Outbox,
@@ -83,7 +84,7 @@ pub(super) struct Driver {
     /// Whether nothing but time made it hungry.
     hungry_by_poll: bool,
     next_poll: Instant,
-    /// Handlers that ended since the last turn began: how many claims the next turn takes in advance.
+    /// Quick handlers that ended since the last turn began: how many claims the next turn takes in advance.
     ended_lately: usize,
     tell_at: Option<Instant>,
     /// When to look for claims that an answer which never came may have given.
@@ -161,7 +162,8 @@ impl Driver {
 
     fn is_over(&self) -> bool {
         let all_said = self.running.is_empty() && self.waiting.is_empty() && self.outbox.is_empty();
-        self.stopping_since.is_some() && all_said
+        let all_found = self.look_for_lost.iter().all(|at| *at > Instant::now());
+        self.stopping_since.is_some() && all_said && all_found
     }
 
     /// Whether the store has not heard the last words for so long that it never will.
@@ -191,7 +193,7 @@ impl Driver {
         let attempt =
             Attempt { task, payload, details, worker, client, handlers, received, started, stop, notebook };
         let context = Context::new(attempt);
-        self.running.insert(token.task, context.clone());
+        self.running.insert((token.task, token.lease), context.clone());
         let last_word = LastWord::new(self.end.clone(), &token);
         let (handlers, patience) = (setup.handlers.clone(), setup.patience);
         tokio::spawn(async move { last_word.say(attempt::run(handlers, context, patience).await) });
@@ -301,7 +303,11 @@ impl Driver {
             match command {
                 Command::Start { token, .. } | Command::Report { token, .. } => {
                     debug!(task = %token.task, %rejected, "the lease is lost");
-                    self.shared.held.stop(token.task, token.lease, StopReason::LeaseLost);
+                    let reason = match rejected {
+                        Rejected::Settled { state: State::Cancelled, .. } => StopReason::Cancelled,
+                        _ => StopReason::LeaseLost,
+                    };
+                    self.shared.held.stop(token.task, token.lease, reason);
                 }
                 command => warn!(task = %command.task(), %rejected, "a report was refused"),
             }
@@ -349,9 +355,10 @@ impl Driver {
 
     fn note_end(&mut self, ended: Ended) {
         let Ended { task, lease, report, verdict } = ended;
-        let context = self.running.remove(&task);
+        let context = self.running.remove(&(task, lease));
         self.shared.held.remove(task, lease);
-        self.ended_lately += 1;
+        let is_quick = |context: &Context| context.attempt_row().started.elapsed() < MARK_AFTER;
+        self.ended_lately += usize::from(context.as_ref().is_some_and(is_quick));
         let token = self.token(task, lease);
         if matches!(verdict, Verdict::Nothing) {
             return;
@@ -374,7 +381,9 @@ impl Driver {
 
     fn note_ring(&mut self) {
         let rings = *self.rings.borrow_and_update();
-        self.hungry |= rings.claimable != self.heard.claimable;
+        if rings.claimable != self.heard.claimable {
+            (self.hungry, self.hungry_by_poll) = (true, false);
+        }
         if rings.revoked != self.heard.revoked && !(self.running.is_empty() && self.waiting.is_empty()) {
             self.shared.pulse_wanted.notify_one();
         }
@@ -415,9 +424,7 @@ impl Driver {
         let now = Instant::now();
         while self.unmarked.front().is_some_and(|(started, _)| *started + MARK_AFTER <= now) {
             let Some((_, token)) = self.unmarked.pop_front() else { break };
-            if let Some(context) =
-                self.running.get(&token.task).filter(|context| context.lease() == token.lease)
-            {
+            if let Some(context) = self.running.get(&(token.task, token.lease)) {
                 let attempt = context.attempt_row();
                 let at = Some(attempt.store_time(attempt.started));
                 self.outbox.push(Command::Start { token, at });

@@ -19,7 +19,10 @@ impl Held {
     /// A claim that was given; what stops its handler is returned.
     pub(super) fn add(&self, task: TaskId, lease: Lease) -> Stop {
         let stop = Stop::default();
-        self.table().insert(task, (lease, stop.clone()));
+        if let Some((_, before)) = self.table().insert(task, (lease, stop.clone())) {
+            // Who was given a task anew has lost it before, even if it has not heard of that.
+            before.tell(StopReason::LeaseLost);
+        }
         stop
     }
 

@@ -33,6 +33,9 @@ use setup::{Setup, Shared};
 /// Handlers that run at once, unless said otherwise.
 const POOL: usize = 10;
 
+/// The least time between two looks of an idle worker.
+const SHORTEST_POLL: Duration = Duration::from_millis(1);
+
 /// Claims that a worker with quick handlers may hold in advance, unless said otherwise.
 const BUFFER: usize = 256;
 
@@ -162,13 +165,13 @@ impl WorkerBuilder {
 
     /// How long handlers may go on after the worker was told to stop; 30 s by default.
     pub fn grace(mut self, grace: Duration) -> Self {
-        self.setup.grace = grace;
+        self.setup.grace = grace.min(limits::TIMEOUT);
         self
     }
 
     /// How long a handler may go on after it was told to stop; 5 s by default. Then it is dropped at its next `.await`.
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.setup.patience = patience;
+        self.setup.patience = patience.min(limits::TIMEOUT);
         self
     }
 
@@ -181,7 +184,7 @@ impl WorkerBuilder {
 
     /// How long an idle worker trusts that it would have been woken; 30 s by default.
     pub fn poll(mut self, interval: Duration) -> Self {
-        self.setup.poll = interval;
+        self.setup.poll = interval.min(limits::TIMEOUT);
         self
     }
 
@@ -230,6 +233,12 @@ impl WorkerBuilder {
         }
         if !(1..=limits::POOL).contains(&self.setup.pool) {
             return Err(Invalid::number("pool", self.setup.pool, "1 to 10000 handlers at once").into());
+        }
+        if self.setup.queues.is_empty() {
+            return Err(Invalid::number("number of queues", 0, "at least one").into());
+        }
+        if self.setup.poll < SHORTEST_POLL {
+            return Err(Invalid::number("poll", self.setup.poll, "at least 1 ms").into());
         }
         self.handlers.wrap(observe::handler);
         self.setup.handlers = Arc::new(self.handlers);
@@ -303,6 +312,13 @@ impl Drop for RunningWorker {
 struct Pulse {
     stop: CancellationToken,
     ended: CancellationToken,
+}
+
+/// Its leases die with the worker, however that ends: nobody works for them.
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
 }
 
 impl Pulse {

@@ -39,8 +39,16 @@ pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
         }
         let sent = Instant::now();
         let fence_at = confirmed + shared.setup.fence_after();
-        let patience = (sent + shared.setup.dead_after / 3).min(fence_at.max(sent + AGAIN));
-        let answer = timeout_at(patience, once(&shared)).await;
+        if sent >= fence_at {
+            warn!(worker = %shared.setup.id, "the store cannot be told that this worker lives; its handlers stop");
+            shared.held.stop_all(StopReason::Fenced);
+        }
+        let until = if sent < fence_at { fence_at } else { sent + AGAIN };
+        let answer = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            answer = timeout_at(until.min(sent + shared.setup.dead_after / 3), once(&shared)) => answer,
+        };
         match answer {
             Ok(Ok(())) => {
                 confirmed = sent;
@@ -51,40 +59,35 @@ pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
             Ok(Err(error)) => warn!(%error, worker = %shared.setup.id, "heartbeat failed"),
             Err(_) => warn!(worker = %shared.setup.id, "heartbeat not answered"),
         }
-        if Instant::now() >= fence_at {
-            warn!(worker = %shared.setup.id, "the store cannot be told that this worker lives; its handlers stop");
-            shared.held.stop_all(StopReason::Fenced);
+        // Once more before long, and in any case when the handlers are to be stopped.
+        let now = Instant::now();
+        next = now + AGAIN.min(shared.setup.heartbeat);
+        if sent < fence_at {
+            next = next.min(fence_at.max(now));
         }
-        next = Instant::now() + AGAIN.min(shared.setup.heartbeat);
     }
 }
 
 /// One heartbeat, and what it tells.
 async fn once(shared: &Shared) -> Result<(), Error> {
     let held: BTreeMap<_, _> = shared.held.list().into_iter().collect();
-    let answer =
-        shared.store().heartbeat(&shared.setup.id, held.iter().map(|(id, lease)| (*id, *lease)).collect());
-    match answer.await {
-        Ok(pulse) => {
-            let lost = pulse.lost.iter().map(|id| (id, StopReason::LeaseLost));
-            let cancelled = pulse.cancelled.iter().map(|id| (id, StopReason::Cancelled));
-            for (id, reason) in lost.chain(cancelled) {
-                if let Some(lease) = held.get(id) {
-                    debug!(task = %id, lease, ?reason, "told to stop");
-                    shared.held.stop(*id, *lease, reason);
-                }
-            }
-            Ok(())
-        }
+    let leases: Vec<_> = held.iter().map(|(id, lease)| (*id, *lease)).collect();
+    let pulse = match shared.store().heartbeat(&shared.setup.id, leases.clone()).await {
         Err(Error::Rejected(Rejected::InvalidWorker { .. })) => {
-            // Others have counted it as dead and forgotten it. What it held is not its own any more.
-            for (id, lease) in &held {
-                shared.held.stop(*id, *lease, StopReason::LeaseLost);
-            }
+            // It was forgotten. What nobody has taken from it since is still its own, and would be nobody's if it let go.
             shared.store().register(shared.setup.registration()).await?;
             shared.claim_wanted.notify_one();
-            Ok(())
+            shared.store().heartbeat(&shared.setup.id, leases).await?
         }
-        Err(error) => Err(error),
+        answer => answer?,
+    };
+    let lost = pulse.lost.iter().map(|id| (id, StopReason::LeaseLost));
+    let cancelled = pulse.cancelled.iter().map(|id| (id, StopReason::Cancelled));
+    for (id, reason) in lost.chain(cancelled) {
+        if let Some(lease) = held.get(id) {
+            debug!(task = %id, lease, ?reason, "told to stop");
+            shared.held.stop(*id, *lease, reason);
+        }
     }
+    Ok(())
 }

@@ -1,0 +1,91 @@
+//! What a worker takes in advance: as much as quick handlers need, nothing for slow ones, and not for long.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use support::{Fault, Work, engine, ms, pass, planned, record, secs, state, words, work, worker};
+use windlass::{Context, State, TaskError};
+
+/// A handler that takes as long as it is told.
+async fn take(_: Context, work: Work) -> Result<(), TaskError> {
+    pass(ms(work.takes)).await;
+    Ok(())
+}
+
+/// With a store that takes 10 ms to answer, handlers end during a turn, and the next turn takes some more in advance.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_in_advance_is_given_back_if_no_handler_gets_free() {
+    let (plan, windlass) = planned();
+    let client = windlass.client();
+    plan.set(&["turn"], Fault::Late(ms(10)));
+    for _ in 0..20 {
+        client.submit(&work("quick", 1)).await.unwrap();
+    }
+    let mut slow = Vec::new();
+    for _ in 0..10 {
+        slow.push(client.submit(&work("slow", 20_000)).await.unwrap().id);
+    }
+    let worker = worker(&windlass).handle(take).pool(4).leads(false).start().await.unwrap();
+    pass(ms(900)).await;
+    let mut waiting = Vec::new();
+    for id in &slow {
+        if state(&windlass, *id).await == State::Claimed {
+            waiting.push(*id);
+        }
+    }
+    assert!(!waiting.is_empty(), "nothing was taken in advance, so that this test shows nothing");
+    pass(ms(300)).await;
+    for id in waiting {
+        let record = record(&windlass, id).await;
+        assert_eq!(words(&record)[..3], ["pending", "claimed", "pending"]);
+        assert_eq!(
+            (record.task.status.attempt, record.task.status.lease),
+            (0, 1),
+            "the attempt is given back"
+        );
+        assert_eq!(record.history[2].note.as_deref(), Some("no handler was free"));
+    }
+    pass(secs(100)).await;
+    for id in slow {
+        let status = record(&windlass, id).await.task.status;
+        assert_eq!((status.state, status.attempt), (State::Completed, 1));
+    }
+    worker.stop().await.unwrap();
+}
+
+/// What a slow worker takes in advance, an idle one cannot have.
+#[tokio::test(start_paused = true)]
+async fn slow_handlers_take_nothing_in_advance() {
+    let windlass = engine();
+    let client = windlass.client();
+    let worker = worker(&windlass).handle(take).pool(1).start().await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(client.submit(&work("slow", 10_000)).await.unwrap().id);
+    }
+    pass(secs(45)).await;
+    for id in ids {
+        let record = record(&windlass, id).await;
+        assert_eq!(words(&record), ["pending", "claimed", "running", "completed"]);
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_of_none_takes_nothing_in_advance() {
+    let (plan, windlass) = planned();
+    let client = windlass.client();
+    plan.set(&["turn"], Fault::Late(ms(10)));
+    for _ in 0..30 {
+        client.submit(&work("quick", 1)).await.unwrap();
+    }
+    let last = client.submit(&work("slow", 5_000)).await.unwrap().id;
+    let after = client.submit(&work("slow", 5_000)).await.unwrap().id;
+    let worker = worker(&windlass).handle(take).pool(1).buffer(0).start().await.unwrap();
+    pass(secs(20)).await;
+    for id in [last, after] {
+        assert_eq!(record(&windlass, id).await.task.status.lease, 1, "claimed once");
+    }
+    worker.stop().await.unwrap();
+}
