@@ -93,11 +93,18 @@ impl Client {
     async fn resolve_submit(&self, tasks: Vec<NewTask>, why: String) -> Result<Vec<Submitted>> {
         // Whatever keeps it from looking: "nothing was changed" is not known.
         let Ok((submitted, any)) = self.look_for(&tasks).await else { return Err(Error::Unknown(why)) };
-        match any || tasks.is_empty() {
-            true if submitted.len() == tasks.len() => Ok(submitted),
-            true => Err(Error::Unknown(why)),
-            // Nothing of it is there, so that it can be repeated.
-            false => self.store.submit(tasks).await,
+        if any || tasks.is_empty() {
+            return if submitted.len() == tasks.len() { Ok(submitted) } else { Err(Error::Unknown(why)) };
+        }
+        // Nothing of it is there, so it is repeated. The first may still come through, and then this one is refused.
+        let again = match self.store.submit(tasks.clone()).await {
+            Ok(submitted) => return Ok(submitted),
+            Err(again) => again,
+        };
+        match self.look_for(&tasks).await {
+            Ok((submitted, true)) if submitted.len() == tasks.len() => Ok(submitted),
+            Ok((_, false)) if again.rejected().is_some() => Err(again),
+            _ => Err(Error::Unknown(why)),
         }
     }
 

@@ -128,6 +128,7 @@ const FOUND: &[(u64, &str)] = &[
     (503, "a leader who won and could do nothing tried again twenty times a second"),
     (512, "and so did a worker whose heartbeat did not get through"),
     (543, "a worker that stopped did not give back what an answer that was lost had given it"),
+    (958, "who submitted was told that nothing was done by a repetition, and then the first one arrived"),
 ];
 
 /// The trace of a run, around what was found wrong first.

@@ -23,15 +23,6 @@ use windlass_store::{Error, Rings};
 use crate::worker::outbox::Backoff;
 use crate::worker::setup::Shared;
 
-/// How long a term lasts unless it is renewed.
-const LEASE: Duration = Duration::from_secs(30);
-
-/// How often it is renewed.
-const RENEW: Duration = Duration::from_secs(15);
-
-/// How often one who does not lead tries to.
-const STAND: Duration = Duration::from_secs(5);
-
 /// The least time between two looks at what is due, however often the store rings.
 const REST: Duration = Duration::from_millis(5);
 
@@ -39,9 +30,9 @@ const REST: Duration = Duration::from_millis(5);
 pub(crate) async fn stand(shared: Arc<Shared>, stop: CancellationToken) {
     let mut backoff = Backoff::default();
     loop {
-        let again = match shared.store().campaign(&shared.setup.id, LEASE).await {
+        let again = match shared.store().campaign(&shared.setup.id, shared.setup.term()).await {
             Ok(Some(leadership)) => {
-                backoff.succeeded();
+                let begun = Instant::now();
                 info!(worker = %shared.setup.id, term = leadership.term, "leads");
                 metrics::gauge!("windlass_leader").set(1.0);
                 let mut reign = Reign::new(&shared, leadership.term);
@@ -58,15 +49,19 @@ pub(crate) async fn stand(shared: Arc<Shared>, stop: CancellationToken) {
                     Err(Error::Closed) => return,
                     Err(Error::Rejected(Rejected::NotLeader { .. })) => {
                         info!(worker = %shared.setup.id, term, "leads no more");
-                        Instant::now() + STAND
+                        Instant::now() + shared.setup.term() / 6
                     }
                     Err(error) => {
                         warn!(%error, worker = %shared.setup.id, "cannot lead");
+                        // To win is not enough: the store answered for as long as the longest wait.
+                        if begun.elapsed() > Backoff::LAST {
+                            backoff.succeeded();
+                        }
                         backoff.failed()
                     }
                 }
             }
-            Ok(None) => Instant::now() + STAND,
+            Ok(None) => Instant::now() + shared.setup.term() / 6,
             Err(Error::Closed) => return,
             Err(error) => {
                 debug!(%error, "cannot stand for leader");
@@ -83,7 +78,7 @@ pub(crate) async fn stand(shared: Arc<Shared>, stop: CancellationToken) {
 
 /// Does once what is due, as the leader.
 pub(crate) async fn once(shared: &Shared) -> Result<(), Error> {
-    if let Some(leadership) = shared.store().campaign(&shared.setup.id, LEASE).await? {
+    if let Some(leadership) = shared.store().campaign(&shared.setup.id, shared.setup.term()).await? {
         Reign::new(shared, leadership.term).do_what_is_due().await?;
     }
     Ok(())
@@ -119,7 +114,7 @@ impl<'s> Reign<'s> {
         Self {
             shared,
             term,
-            renew_at: now + RENEW,
+            renew_at: now + shared.setup.term() / 2,
             prune_at: now,
             reconcile_at: now + reconcile::EVERY,
             gauges_at: now,
@@ -163,8 +158,8 @@ impl<'s> Reign<'s> {
     }
 
     async fn renew(&mut self) -> Result<(), Error> {
-        let renewed = self.shared.store().campaign(&self.shared.setup.id, LEASE).await?;
-        self.renew_at = Instant::now() + RENEW;
+        let renewed = self.shared.store().campaign(&self.shared.setup.id, self.shared.setup.term()).await?;
+        self.renew_at = Instant::now() + self.shared.setup.term() / 2;
         match renewed {
             Some(leadership) if leadership.term == self.term => Ok(()),
             Some(leadership) => {

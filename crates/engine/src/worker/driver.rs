@@ -255,7 +255,9 @@ impl Driver {
     fn hear(&mut self, asked: Asked, answer: Answer) -> Result<(), Error> {
         let error = match (asked, answer) {
             (Asked::Turn { commands, limit }, Answer::Turned(Ok(turned))) => {
-                self.backoff.succeeded();
+                if turned.claimed.is_ok() {
+                    self.backoff.succeeded();
+                }
                 self.hear_receipts(commands, turned.receipts);
                 self.hear_claimed(turned.claimed, limit);
                 return Ok(());
@@ -385,7 +387,7 @@ impl Driver {
             (self.hungry, self.hungry_by_poll) = (true, false);
         }
         if rings.revoked != self.heard.revoked && !(self.running.is_empty() && self.waiting.is_empty()) {
-            self.shared.pulse_wanted.notify_one();
+            self.shared.look_wanted.notify_one();
         }
         self.heard = rings;
     }
@@ -469,7 +471,7 @@ async fn answered(asking: &mut Option<Asking>) -> Answer {
 }
 
 /// All claims that the store counts as this worker's.
-async fn holdings(shared: &Shared) -> Result<Vec<(TaskId, Lease)>, Error> {
+pub(super) async fn holdings(shared: &Shared) -> Result<Vec<(TaskId, Lease)>, Error> {
     let states = vec![State::Claimed, State::Running];
     let filter = Filter { states, worker: Some(shared.setup.id.clone()), ..Filter::default() };
     let (mut page, mut held) = (Page { limit: limits::PAGE, ..Page::default() }, Vec::new());

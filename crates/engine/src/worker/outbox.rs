@@ -49,7 +49,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
-    const LAST: Duration = Duration::from_secs(5);
+    pub(crate) const LAST: Duration = Duration::from_secs(5);
 
     pub(crate) fn failed(&mut self) -> Instant {
         self.delay = (self.delay * 2).clamp(Self::FIRST, Self::LAST);

@@ -1,15 +1,16 @@
 //! The heartbeat: one for all leases of a worker, from a thread of its own, so that no handler can starve it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
-use windlass_core::Rejected;
+use windlass_core::{Rejected, State};
 use windlass_store::Error;
 
+use super::driver::holdings;
 use super::setup::Shared;
 use crate::stop::StopReason;
 
@@ -29,6 +30,20 @@ pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
             biased;
             () = stop.cancelled() => return,
             () = sleep_until(next) => {}
+            () = shared.look_wanted.notified() => {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    () = sleep_until(rest.min(next)) => {}
+                }
+                // Only a look: a heartbeat is a write, which in other processes rings this very bell.
+                if Instant::now() < next {
+                    if let Ok(Err(error)) = timeout_at(next, look(&shared)).await {
+                        debug!(%error, "could not look whether leases are lost; the heartbeat will tell");
+                    }
+                    continue;
+                }
+            }
             () = shared.pulse_wanted.notified() => {
                 tokio::select! {
                     biased;
@@ -66,6 +81,19 @@ pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
             next = next.min(fence_at.max(now));
         }
     }
+}
+
+/// Looks whether the store still counts what this worker works on as its own, and stops the handlers of what it does not.
+async fn look(shared: &Shared) -> Result<(), Error> {
+    let held = shared.held.list();
+    let still: BTreeSet<_> = holdings(shared).await?.into_iter().collect();
+    for (id, lease) in held.into_iter().filter(|claim| !still.contains(claim)) {
+        let status = shared.store().task(id).await?.map(|record| record.task.status);
+        let cancelled = status.is_some_and(|now| now.state == State::Cancelled && now.lease == lease);
+        let reason = if cancelled { StopReason::Cancelled } else { StopReason::LeaseLost };
+        shared.held.stop(id, lease, reason);
+    }
+    Ok(())
 }
 
 /// One heartbeat, and what it tells.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use windlass_core::{Name, NewWorker, Retention, TaskId, WorkerId};
+use windlass_core::{DEAD_AFTER, Name, NewWorker, Retention, TaskId, WorkerId};
 use windlass_store::{Claim, Store};
 
 use super::held::Held;
@@ -73,6 +73,12 @@ impl Setup {
         }
     }
 
+    /// How long a leader's term lasts unless it is renewed, at half of it; others try to lead every sixth. No longer than a worker may be
+    /// silent, so that a dead leader delays what is due no longer than a dead worker does.
+    pub(crate) fn term(&self) -> Duration {
+        self.dead_after.min(DEAD_AFTER)
+    }
+
     /// How long after the last confirmed heartbeat handlers are stopped: before others may take their tasks.
     pub(crate) fn fence_after(&self) -> Duration {
         self.dead_after * 4 / 5
@@ -86,6 +92,8 @@ pub(crate) struct Shared {
     pub(super) held: Held,
     /// Asks the heartbeat to come at once.
     pub(super) pulse_wanted: Notify,
+    /// Asks to look at once whether leases are lost.
+    pub(super) look_wanted: Notify,
     /// Asks the loop to claim at once.
     pub(super) claim_wanted: Notify,
     /// A handler has told something.
@@ -98,6 +106,7 @@ impl Shared {
             setup,
             held: Held::default(),
             pulse_wanted: Notify::new(),
+            look_wanted: Notify::new(),
             claim_wanted: Notify::new(),
             notes_written: Arc::new(Notify::new()),
         }

@@ -10,7 +10,7 @@ use super::line::{Line, pass};
 use super::load::QUEUES;
 use super::process::{Power, Process};
 use super::random::Random;
-use super::weather::{Sort, Spell, Weather};
+use super::weather::{LONGEST, Sort, Spell, Weather};
 use super::work::{KINDS, perform};
 use super::world::World;
 
@@ -104,7 +104,8 @@ impl Chaos {
                 worker.handle_kind(kind, move |context| perform(world.clone(), process.clone(), context));
         }
         if random.chance(20) {
-            let age = random.seconds(20, 60);
+            // Who looks whether a submit was done must not be misled: what it looks for stays longer than any call takes.
+            let age = LONGEST + random.seconds(1, 30);
             worker = worker.retention(Retention::default().keep(State::Completed, age).unwrap());
         }
         let worker = worker

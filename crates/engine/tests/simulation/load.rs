@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use windlass::{
     Ageing, Backoff, By, Client, Entity, Filter, Jitter, Lane, Missed, Name, NewTask, OnConflict, Overlap,
-    Page, RetryPolicy, Start, State, Task, Windlass,
+    Page, RetryPolicy, Start, State, Task, TaskId, Windlass,
 };
 
 use super::line::{Line, pass};
@@ -132,7 +132,7 @@ pub(crate) async fn operate(world: Arc<World>, process: Arc<Process>, mut random
     while Instant::now() < end {
         pass(random.seconds(0, 12)).await;
         match random.weighted(&[(80, 0), (12, 1), (8, 2)]) {
-            0 => intervene(&client, &mut random).await,
+            0 => intervene(&world, &client, &mut random).await,
             1 => {
                 let paused = random.chance(50);
                 world.count(if paused { "queues paused" } else { "queues resumed" });
@@ -160,7 +160,7 @@ async fn schedule(client: &Client, random: &mut Random) {
 }
 
 /// Does something to one of the tasks.
-async fn intervene(client: &Client, random: &mut Random) {
+async fn intervene(world: &World, client: &Client, random: &mut Random) {
     let Ok(listing) = client.list(Filter::default(), Page { limit: 60, ..Page::default() }).await else {
         return;
     };
@@ -173,7 +173,12 @@ async fn intervene(client: &Client, random: &mut Random) {
         (0, _) => client.cancel(id, by).await,
         (1, _) => client.retry(id, random.chance(40), by).await,
         (2, _) => client.resolve(id, None, by).await,
-        (_, State::Completed | State::Cancelled) => client.delete(id).await,
+        (_, State::Completed | State::Cancelled) if is_told(world, id) => client.delete(id).await,
         _ => client.retry(id, false, by).await,
     });
+}
+
+/// Whether who submitted a task knows that it is there. Deleted before that, it would be submitted again.
+fn is_told(world: &World, id: TaskId) -> bool {
+    world.told.lock().unwrap().get(&id).is_some_and(Result::is_ok)
 }

@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass::{
-    Command, Due, Error, Firing, Leadership, NewTask, Pulse, Receipt, State, Submitted, Term, Turn, Turned,
-    WorkerId,
+    Command, Due, Error, Firing, Leadership, NewTask, Receipt, State, Submitted, Term, Turn, Turned, WorkerId,
 };
 
 use super::world::World;
@@ -38,8 +37,6 @@ pub(crate) enum Mutant {
     NeverExpires,
     /// What waits for a moment waits for ever.
     NeverPromotes,
-    /// Workers are not told what they have lost.
-    KeepsQuiet,
     /// A leader's term is not looked at.
     ForgetsTerms,
     /// The lease of a leader is given to everybody.
@@ -50,7 +47,7 @@ pub(crate) enum Mutant {
 
 impl Mutant {
     /// All that are broken.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::LosesSubmits,
         Self::ForgetsKeys,
         Self::ForgetsLanes,
@@ -61,7 +58,6 @@ impl Mutant {
         Self::BelievesZombies,
         Self::NeverExpires,
         Self::NeverPromotes,
-        Self::KeepsQuiet,
         Self::ForgetsTerms,
         Self::CrownsEverybody,
         Self::FiresTwice,
@@ -141,11 +137,6 @@ impl Mutant {
             (token.lease, token.worker) = (record.task.status.lease, worker);
         }
         Command::Finish { token, outcome, started_at }
-    }
-
-    /// The answer to a heartbeat, with what is broken.
-    pub(super) fn pulse(self, pulse: Pulse) -> Pulse {
-        if self == Self::KeepsQuiet { Pulse::default() } else { pulse }
     }
 
     /// The answer to a candidate, with what is broken.

@@ -62,7 +62,8 @@ pub(crate) fn run(seed: u64, mutant: Mutant) -> Outcome {
     let missed = rounds.missed.load(Ordering::SeqCst);
     let mut book = world.book();
     book.tally.add("wake-ups missed", missed);
-    let troubles = ["refused calls", "slow answers", "lost answers", "late calls", "ghosts", "deaf spells"];
+    let troubles =
+        ["refused calls", "slow answers", "lost answers", "late calls", "ghosts", "deaf spells", "freezes"];
     if missed > 0 && troubles.iter().all(|trouble| book.tally.of(trouble) == 0) {
         book.wrong.push(format!("{missed} wake-ups were missed, though every signal was heard"));
     }
