@@ -19,7 +19,7 @@ const CHORES: u64 = 300;
 const LONGEST: u64 = 3_000;
 
 fn work() -> Role {
-    Role::Work(Work::new(Handlers::Worker, 4, Duration::from_secs(2)))
+    Role::Work(Work::new(Handlers::Worker, 4, Duration::from_secs(5)))
 }
 
 /// Kills the leader in the middle of delays, retries and a schedule's slots. When its term is over another leads, and everything that became due

@@ -125,9 +125,7 @@ impl Crew<'_> {
             victim.hear_soon(moment).await;
         }
         victim.kill();
-        let who = victim.who.clone();
-        self.stage.bury(&who).await;
-        self.killed.insert(who);
+        self.killed.insert(victim.who.clone());
         self.workers[which] = self.start_worker();
     }
 
@@ -151,7 +149,6 @@ impl Crew<'_> {
         let victim = &self.workers[usize::try_from(self.random.below(2)).unwrap()];
         victim.signal("STOP");
         if self.stage.can_write().await {
-            self.stage.bury(&victim.who).await;
             self.stage.until(async |stage| stage.holdings(&victim.who).await == 0).await;
             self.stopped += 1;
         } else {

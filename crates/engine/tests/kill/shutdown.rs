@@ -41,7 +41,6 @@ pub(crate) async fn is_killed_everywhere(stage: &mut Stage, seed: u64) {
         victim.open(&format!("{deaf} 1"));
         victim.hear(&format!("frozen {point}")).await;
         victim.kill();
-        stage.bury(&victim.who).await;
         killed.insert(victim.who.clone());
 
         let mut heir = stage.start("heir", work(None));

@@ -84,15 +84,6 @@ impl Stage {
         leader.is_some_and(|leader| leader.holder.as_str() == who && leader.until > now)
     }
 
-    /// Ends the term of a worker that was killed, if it led: what half a minute would do.
-    pub(crate) async fn bury(&self, who: &str) {
-        if let Some(leader) =
-            self.store().leader().await.unwrap().filter(|leader| leader.holder.as_str() == who)
-        {
-            self.store().resign(&leader.holder, leader.term).await.unwrap();
-        }
-    }
-
     /// A task, when it is final.
     pub(crate) async fn finished(&self, task: TaskId) -> Record {
         let finished = timeout(PATIENCE, self.client.wait(task)).await;
