@@ -98,7 +98,12 @@ impl Client {
         }
         // Nothing of it is there, so it is repeated. The first may still come through, and then this one is refused.
         let again = match self.store.submit(tasks.clone()).await {
-            Ok(submitted) => return Ok(submitted),
+            Ok(mut submitted) => {
+                // If the first came through in between, its key was found, and the task is this caller's all the same.
+                let ours = |(one, task): (&mut Submitted, &NewTask)| one.created |= one.id == task.id;
+                submitted.iter_mut().zip(&tasks).for_each(ours);
+                return Ok(submitted);
+            }
             Err(again) => again,
         };
         match self.look_for(&tasks).await {
