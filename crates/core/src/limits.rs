@@ -49,6 +49,9 @@ pub const SCHEDULES: usize = 10_000;
 /// How late a slot may be fired and still be on time: a leader that dies is followed within its lease of 30 s.
 pub const ON_TIME: Duration = Duration::from_secs(60);
 
+/// How long a dead worker is still listed.
+pub const DEAD_WORKERS: Duration = Duration::from_secs(3600);
+
 /// Queues, and kinds, that one worker may ask for. Their product is the number of index look-ups of a claim.
 pub const SUBSCRIPTIONS: usize = 256;
 

@@ -365,9 +365,10 @@ pub struct Firing {
 }
 
 impl Firing {
-    /// Whether the schedule is as it was when this was decided.
+    /// Whether the schedule is as it was when this was decided: a pause keeps time from firing it, not people.
     pub fn check(&self, schedule: &Schedule) -> Result<(), Rejected> {
-        if schedule.next_at != self.expected {
+        let by_time = self.next_at != self.expected;
+        if schedule.next_at != self.expected || (schedule.paused && by_time) {
             let next_at = schedule.next_at;
             return Err(Rejected::ScheduleMoved { name: self.name.to_string(), next_at });
         }

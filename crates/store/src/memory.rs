@@ -313,7 +313,9 @@ impl Store for MemoryStore {
 
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         let mut rows = self.open()?;
-        let cutoffs: Vec<_> = retention.cutoffs(self.clock.now()).collect();
+        let now = self.clock.now();
+        rows.workers.retain(|_, worker| now.since(worker.alive_until()) <= limits::DEAD_WORKERS);
+        let cutoffs: Vec<_> = retention.cutoffs(now).collect();
         let is_old = |task: &Task| {
             let finished = task.status.finished_at;
             cutoffs.iter().any(|(state, before)| *state == task.status.state && finished < Some(*before))

@@ -124,7 +124,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// What this store is and how it is set: names and values for people, such as its durability.
     async fn describe(&self) -> Result<Vec<(&'static str, String)>>;
 
-    /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and says how many.
+    /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and says how many. Forgets workers
+    /// that died longer than [`limits::DEAD_WORKERS`](windlass_core::limits::DEAD_WORKERS) ago.
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize>;
 
     /// Changes whenever there may be something new to claim, to wait for, or to let go. Only an optimisation:

@@ -18,7 +18,7 @@ use windlass_store::{Claimed, Error, Filter, Page, Rings, Turn, Turned};
 
 use super::attempt::{self, Ended, Verdict};
 use super::outbox::{Backoff, Outbox};
-use super::setup::Shared;
+use super::setup::{Setup, Shared};
 use crate::context::{Attempt, Context, Notebook};
 use crate::error::TaskError;
 use crate::stop::{Stop, StopReason};
@@ -32,7 +32,11 @@ const TELL_AFTER: Duration = Duration::from_millis(250);
 /// A claim that has waited this long for a handler to end is given back: the others may be idle.
 const WAIT_AT_MOST: Duration = Duration::from_secs(1);
 
-/// When to look a second time for claims whose answer was lost: the first look may have been too early.
+/// How long what there is to say waits for more, while claims still wait for a handler.
+const SAY_AFTER: Duration = Duration::from_millis(5);
+
+/// When to look a second time for claims whose answer was lost: the first look may have been too early. Each further look waits twice
+/// as long as the one before, for as long as the worker lives.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long a worker that is to stop tries to tell the store what it has to say.
@@ -86,9 +90,11 @@ pub(super) struct Driver {
     next_poll: Instant,
     /// Quick handlers that ended since the last turn began: how many claims the next turn takes in advance.
     ended_lately: usize,
+    /// Whether a handler was idle when the last turn was answered.
+    ran_dry: bool,
     tell_at: Option<Instant>,
-    /// When to look for claims that an answer which never came may have given.
-    look_for_lost: Vec<Instant>,
+    /// When to look for claims that an answer which never came may have given, and how long to wait until the next look.
+    look_for_lost: Option<(Instant, Duration)>,
     stopping_since: Option<Instant>,
     told_to_stop: bool,
 }
@@ -112,8 +118,9 @@ impl Driver {
             hungry_by_poll: false,
             next_poll: Instant::now() + shared.setup.poll,
             ended_lately: 0,
+            ran_dry: false,
             tell_at: None,
-            look_for_lost: Vec::new(),
+            look_for_lost: None,
             stopping_since: None,
             told_to_stop: false,
             shared,
@@ -162,7 +169,7 @@ impl Driver {
 
     fn is_over(&self) -> bool {
         let all_said = self.running.is_empty() && self.waiting.is_empty() && self.outbox.is_empty();
-        let all_found = self.look_for_lost.iter().all(|at| *at > Instant::now());
+        let all_found = self.look_for_lost.is_none_or(|(at, _)| at > Instant::now());
         self.stopping_since.is_some() && all_said && all_found
     }
 
@@ -219,14 +226,17 @@ impl Driver {
         if self.backoff.until().is_some() {
             return None;
         }
-        if self.look_for_lost.first().is_some_and(|at| *at <= Instant::now()) {
-            self.look_for_lost.remove(0);
+        if self.look_for_lost.is_some_and(|(at, _)| at <= Instant::now()) {
             let shared = self.shared.clone();
             let answer = Box::pin(async move { Answer::Holdings(holdings(&shared).await) });
             return Some(Asking { asked: Asked::Holdings, answer });
         }
         let room = self.room();
         if self.outbox.is_empty() && !(self.hungry && room > 0) {
+            return None;
+        }
+        // What waits for a handler will soon have more to say: one commit for all of it.
+        if self.waiting.len() > self.outbox.len() && self.say_at().is_some_and(|at| at > Instant::now()) {
             return None;
         }
         let (commands, limit) = (self.outbox.take(), room);
@@ -241,15 +251,24 @@ impl Driver {
         Some(Asking { asked: Asked::Turn { commands, limit }, answer })
     }
 
-    /// How much to claim: what can run now, and in advance what the last turn has shown to be run off during a turn.
+    /// When what there is to say is said at the latest.
+    fn say_at(&self) -> Option<Instant> {
+        self.outbox.since().map(|since| since + SAY_AFTER)
+    }
+
+    /// How much to claim: what can run now, and in advance what the last turn has shown to be run off during a turn; more, if that
+    /// was not enough.
     fn room(&self) -> usize {
         if self.stopping_since.is_some() {
             return 0;
         }
-        let setup = &self.shared.setup;
-        let free = setup.pool - self.running.len();
-        let in_advance = setup.buffer.min(self.ended_lately);
-        (free + in_advance).saturating_sub(self.waiting.len()).min(limits::BATCH)
+        let Setup { pool, buffer, .. } = &self.shared.setup;
+        let (free, waiting) = (pool - self.running.len(), self.waiting.len());
+        let in_advance =
+            if self.ran_dry { self.ended_lately * 2 } else { self.ended_lately.saturating_sub(waiting) };
+        // Half of the buffer is run off while the other half is on its way.
+        let in_advance = in_advance.min(buffer.div_ceil(2)).min(buffer.saturating_sub(waiting));
+        (free + in_advance).min(limits::BATCH)
     }
 
     fn hear(&mut self, asked: Asked, answer: Answer) -> Result<(), Error> {
@@ -264,6 +283,8 @@ impl Driver {
             }
             (Asked::Holdings, Answer::Holdings(Ok(holdings))) => {
                 self.backoff.succeeded();
+                self.look_for_lost =
+                    self.look_for_lost.map(|(_, wait)| (Instant::now() + wait, wait.saturating_mul(2)));
                 self.release_unknown(holdings);
                 return Ok(());
             }
@@ -271,15 +292,11 @@ impl Driver {
                 self.outbox.put_back(commands);
                 self.hungry = true;
                 if matches!(error, Error::Unknown(_)) {
-                    let now = Instant::now();
-                    self.look_for_lost = vec![now, now + LOOK_AGAIN];
+                    self.look_for_lost = Some((Instant::now(), LOOK_AGAIN));
                 }
                 error
             }
-            (_, Answer::Holdings(Err(error))) => {
-                self.look_for_lost.insert(0, Instant::now());
-                error
-            }
+            (_, Answer::Holdings(Err(error))) => error,
             (Asked::Turn { .. }, Answer::Holdings(Ok(_))) | (Asked::Holdings, Answer::Turned(_)) => {
                 return Ok(());
             }
@@ -333,6 +350,7 @@ impl Driver {
         if std::mem::take(&mut self.hungry_by_poll) && !claimed.is_empty() {
             metrics::counter!("windlass_missed_wakeups_total").increment(1);
         }
+        self.ran_dry = self.waiting.is_empty() && self.running.len() < self.shared.setup.pool;
         let received = Instant::now();
         for claimed in claimed {
             let stop = self.shared.held.add(claimed.task.id, claimed.task.status.lease);
@@ -413,7 +431,8 @@ impl Driver {
             self.unmarked.front().map(|(started, _)| *started + MARK_AFTER),
             self.waiting.front().map(|waiting| waiting.received + WAIT_AT_MOST),
             self.tell_at,
-            self.look_for_lost.first().copied().filter(|at| *at > Instant::now()),
+            self.say_at().filter(|at| *at > Instant::now()),
+            self.look_for_lost.map(|(at, _)| at).filter(|at| *at > Instant::now()),
             Some(self.next_poll).filter(|_| self.stopping_since.is_none()),
             grace,
             end,

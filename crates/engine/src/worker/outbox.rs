@@ -8,32 +8,50 @@ use windlass_core::{Command, Token, limits};
 
 /// Commands on their way to the store, in order. What could not be told is told again: every one of them may be.
 #[derive(Debug, Default)]
-pub(super) struct Outbox(VecDeque<Command>);
+pub(super) struct Outbox {
+    commands: VecDeque<Command>,
+    /// Since when there is something to tell.
+    since: Option<Instant>,
+}
 
 impl Outbox {
     pub(super) fn push(&mut self, command: Command) {
-        self.0.push_back(command);
+        self.since.get_or_insert_with(Instant::now);
+        self.commands.push_back(command);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.commands.is_empty()
     }
 
     /// As many as one turn may carry.
     pub(super) fn take(&mut self) -> Vec<Command> {
-        self.0.drain(..self.0.len().min(limits::BATCH)).collect()
+        let most = self.commands.len().min(limits::BATCH);
+        if most == self.commands.len() {
+            self.since = None;
+        }
+        self.commands.drain(..most).collect()
     }
 
     /// Takes back what was not told, before everything that came since.
     pub(super) fn put_back(&mut self, commands: Vec<Command>) {
         for command in commands.into_iter().rev() {
-            self.0.push_front(command);
+            self.since.get_or_insert_with(Instant::now);
+            self.commands.push_front(command);
         }
     }
 
     /// Whether something is said about this claim.
     pub(super) fn speaks_of(&self, token: &Token) -> bool {
-        self.0.iter().any(|command| match command {
+        self.commands.iter().any(|command| match command {
             Command::Finish { token: other, .. } | Command::Release { token: other, .. } => other == token,
             _ => false,
         })

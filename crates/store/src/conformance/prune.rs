@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::{Name, Retention, State, TaskId};
+use windlass_core::{Name, Retention, State, TaskId, WorkerId};
 
 use super::{Case, KIND, STATES, scenarios};
 
@@ -86,6 +86,7 @@ async fn without_a_rule_everything_is_kept(case: &Case) {
         case.bring(case.task(), state).await;
     }
     case.clock.advance(10_000 * DAY);
+    case.store().deregister(&WorkerId::new("bringer").unwrap()).await.unwrap();
     let before = case.snapshot().await;
     assert_eq!(case.store().prune(&Retention::default(), 100).await.unwrap(), 0);
     let for_ever = keep(&[(State::Completed, Duration::MAX)]);

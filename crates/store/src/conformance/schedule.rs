@@ -38,6 +38,7 @@ scenarios![
     an_error_is_told_until_the_next_firing,
     a_queued_run_waits_for_the_one_before,
     a_paused_schedule_can_be_fired_by_hand,
+    no_slot_is_fired_after_a_pause,
     schedules_outlive_a_crash,
     one_slot_has_one_winner,
 ];
@@ -509,6 +510,16 @@ async fn a_paused_schedule_can_be_fired_by_hand(case: &Case) {
     case.store().fire(by_hand, None).await.unwrap();
     let after = only(case).await;
     assert_eq!((after.paused, after.fired, after.next_at), (true, 1, set.next_at));
+}
+
+/// I19: a leader that read the schedule before it was paused does not fire it after.
+async fn no_slot_is_fired_after_a_pause(case: &Case) {
+    let read = case.schedule(hourly("s", case.now())).await;
+    case.schedule(NewSchedule { paused: Some(true), ..hourly("s", case.now()) }).await;
+    assert_eq!(refused(case, firing(&read, id(1)), None).await.code(), "schedule_moved");
+    let left_out = Firing { tasks: vec![], skipped: 1, last_at: None, ..firing(&read, id(1)) };
+    assert_eq!(refused(case, left_out, None).await.code(), "schedule_moved");
+    assert_eq!((only(case).await.fired, only(case).await.skipped), (0, 0));
 }
 
 /// I1, I14: also what was fired, so that a slot before the crash is not fired after it.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use windlass_core::{By, Command, DEAD_AFTER, Name, NewWorker, State, Timestamp, Worker, WorkerId};
+use windlass_core::{
+    By, Command, DEAD_AFTER, Name, NewWorker, Retention, State, Timestamp, Worker, WorkerId, limits,
+};
 
 use super::{Case, KIND, id, scenarios};
 use crate::{Error, Pulse};
@@ -18,6 +20,7 @@ scenarios![
     a_heartbeat_tells_what_was_cancelled,
     a_worker_that_leaves_is_forgotten,
     dead_workers_stay_listed,
+    pruning_forgets_the_long_dead,
     due_tells_when_the_first_falls_silent,
 ];
 
@@ -142,6 +145,23 @@ async fn dead_workers_stay_listed(case: &Case) {
     case.worker("w").await;
     case.clock.set(Timestamp::MAX);
     assert!(!only(case).await.is_alive(case.now()));
+}
+
+/// After an hour, to the microsecond; one that came back in time is not among them, and what a forgotten one held expires.
+async fn pruning_forgets_the_long_dead(case: &Case) {
+    let (gone, back) = (case.worker("gone").await, case.worker("back").await);
+    let held = case.submit(case.task()).await;
+    case.claim_one(&gone).await;
+    let prune = || async { case.store().prune(&Retention::default(), 10).await.unwrap() };
+    case.clock.advance(DEAD_AFTER + limits::DEAD_WORKERS);
+    assert_eq!((prune().await, case.store().workers().await.unwrap().len()), (0, 2));
+    case.store().heartbeat(&back, vec![]).await.unwrap();
+    case.clock.advance(Duration::from_micros(1));
+    assert_eq!(prune().await, 0, "workers are not counted");
+    assert_eq!(only(case).await.id, back);
+    assert!(
+        matches!(case.store().due(9).await.unwrap().commands[..], [Command::Expire { task, .. }] if task == held)
+    );
 }
 
 /// C54, 1.7: a leader's timer for the first live worker that may die; the dead are dead already.

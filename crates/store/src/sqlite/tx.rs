@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
 use windlass_core::{
     Entry, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp, WorkerId,
+    limits,
 };
 
 use super::failure::{failure, is_unreadable};
@@ -48,7 +49,7 @@ statements! {
     read: task_by_id task_by_key payload claimable lane_head lane_taken next_parked_lane last_sequence is_paused
         has_entity holder leader expired attempt_notes last_details schedule count_schedules;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
-        set_sequence put_notes put_worker heartbeat delete_worker put_leader pause_queue resume_queue put_entity delete_entity
+        set_sequence put_notes put_worker heartbeat delete_worker forget_workers put_leader pause_queue resume_queue put_entity delete_entity
         put_schedule delete_schedule;
 }
 
@@ -259,6 +260,7 @@ impl<'c> Tx<'_, 'c> {
 
     /// Removes what retention does not keep, at most `limit` tasks.
     pub(super) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize> {
+        self.write(|sql| &mut sql.forget_workers, [self.now.minus(limits::DEAD_WORKERS).as_micros()])?;
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut old: Vec<(i64, i64, Sort)> = Vec::new();
         for (state, before) in retention.cutoffs(self.now) {
