@@ -2,7 +2,8 @@
 //!
 //! `test` is the whole gate: what passes here passes everywhere, because continuous integration runs the same
 //! command. [`steps`] says what the gate consists of, [`tidy`] holds the rules of this repository that no compiler
-//! knows, [`examples`] runs the example programs, and [`faults`] makes the tests that break things on purpose run longer.
+//! knows, [`provision`] gets the server that tests need, [`examples`] runs the example programs, and [`faults`] makes
+//! the tests that break things on purpose run longer.
 //!
 //! What this crate does *not* do: it has no dependencies, it is not shipped, and it contains no test of Windlass
 //! itself. Those live beside the code that they test.
@@ -16,6 +17,7 @@
 mod cargo;
 mod examples;
 mod faults;
+mod provision;
 mod show;
 mod steps;
 mod tidy;
@@ -32,6 +34,9 @@ usage: cargo xtask <command>
                    a dash go to the test programs as they are (--nocapture).
   tidy             Check the rules of this repository that no compiler knows.
   fmt              Format all Rust code.
+  provision [--all]
+                   Make sure that there is a PostgreSQL for the tests: fetch one with pip if the
+                   machine has none, or in any case (--all). `test` does this by itself.
   bench [ARGS…]    Measure against hand-written statements, in release mode (see `bench --help`).
   faults [--kills N] [--zombies N] [--seeds N]
                    Run the tests that kill and stop processes, and the simulation, in release
@@ -46,9 +51,16 @@ fn main() -> ExitCode {
     let root = root();
     let ended = match (command.as_deref(), rest.as_slice()) {
         (Some("test"), []) => steps::run_gate(&root),
-        (Some("test"), filters) => steps::run_tests(&root, filters),
+        (Some("test"), filters) => {
+            provision::run(&root, false).and_then(|_| steps::run_tests(&root, filters))
+        }
         (Some("tidy"), []) => tidy::run(&root).map(|looked_at| println!("{looked_at}")),
         (Some("fmt"), []) => cargo::run(&root, &["fmt", "--all"], &[]),
+        (Some("provision"), []) => provision::run(&root, false).map(|found| println!("{found}")),
+        (Some("provision"), [all]) if all == "--all" => {
+            provision::run(&root, true).map(|found| println!("{found}"))
+        }
+        (Some("provision"), _) => return misused("`provision` takes no arguments but --all"),
         (Some("bench"), arguments) => bench(&root, arguments),
         (Some("faults"), words) => match faults::variables(words) {
             Ok(variables) => faults::run(&root, &variables),
@@ -61,7 +73,7 @@ fn main() -> ExitCode {
         (Some(known @ ("tidy" | "fmt")), _) => return misused(&format!("`{known}` takes no arguments")),
         (Some(unknown), _) => {
             return misused(&format!(
-                "no command `{unknown}`; there are test, tidy, fmt, bench, faults and help"
+                "no command `{unknown}`; there are test, tidy, fmt, provision, bench, faults and help"
             ));
         }
     };

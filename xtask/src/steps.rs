@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::{cargo, examples, show, tidy};
+use crate::{cargo, examples, provision, show, tidy};
 
 const CLIPPY: &[&str] =
     &["clippy", "--locked", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
@@ -34,6 +34,7 @@ enum Work {
         install: &'static str,
     },
     Tidy,
+    Provision,
     Examples,
 }
 
@@ -58,6 +59,11 @@ const GATE: &[Step] = &[
         name: "clippy",
         work: Work::Cargo { line: CLIPPY, variables: &[] },
         advice: "do what clippy says, or allow the lint at the item with a reason",
+    },
+    Step {
+        name: "provision",
+        work: Work::Provision,
+        advice: "the line above says what to install; `cargo xtask provision` tries again",
     },
     Step {
         name: "tests",
@@ -135,6 +141,7 @@ impl Step {
             }
             Work::Optional { line, .. } => format!("cargo {}", line.join(" ")),
             Work::Tidy => "the rules of this repository".to_owned(),
+            Work::Provision => "a PostgreSQL for the tests".to_owned(),
             Work::Examples => format!("every program in {}", examples::DIRECTORY),
         }
     }
@@ -146,6 +153,7 @@ impl Step {
             }
             Work::Optional { line, install } => run_optional(root, line, install),
             Work::Tidy => tidy::run(root).map(Outcome::Passed),
+            Work::Provision => provision::run(root, false).map(Outcome::Passed),
             Work::Examples => examples::run(root).map(Outcome::Passed),
         }
     }
@@ -173,7 +181,7 @@ mod tests {
         for step in GATE {
             match &step.work {
                 // Formatting resolves nothing, and cargo-fmt does not know the option.
-                Work::Cargo { line: ["fmt", ..], .. } | Work::Tidy => {}
+                Work::Cargo { line: ["fmt", ..], .. } | Work::Tidy | Work::Provision => {}
                 Work::Cargo { line, .. } | Work::Optional { line, .. } => {
                     assert!(line.contains(&"--locked"), "{}", step.name);
                 }

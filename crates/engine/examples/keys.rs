@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("100 submits: {created} created, {} id", ids.len());
 
-    let worker = windlass.worker().handle_kind("invoice:send", |_| async { Ok(true.into()) }).start().await?;
+    let worker = windlass.worker().handle_kind("invoice:send", |_| async { Ok(true) }).start().await?;
     let id = ids.into_iter().next().unwrap_or_else(task_id);
     client.wait(id).await?;
     let again = submit().await?;

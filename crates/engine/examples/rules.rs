@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut task = NewTask::new(id, Name::kind(PLANNING)?, Json::default());
     task.lane = Some(Lane::of(&"planner:2".parse()?));
     windlass.store().submit(vec![task]).await?;
-    let worker = windlass.worker().handle_kind(PLANNING, |_| async { Ok(true.into()) }).start().await?;
+    let worker = windlass.worker().handle_kind(PLANNING, |_| async { Ok(true) }).start().await?;
     println!("around the client: {}", client.wait(id).await?.task.status.state);
     worker.stop().await?;
     Ok(())

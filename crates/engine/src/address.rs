@@ -1,4 +1,4 @@
-//! Store addresses: `memory:`, `sqlite:PATH`.
+//! Store addresses: `memory:`, `sqlite:PATH`, `postgres://…`.
 
 use std::sync::Arc;
 
@@ -9,12 +9,23 @@ use windlass_store::{Error, MemoryStore, Store};
 ///
 /// - `memory:` lives and dies with the process;
 /// - `sqlite:PATH` is a file, made if it is not there. `sqlite:PATH?durability=normal` gives up the fsync of every commit:
-///   the last acknowledged writes before a power cut may then be lost.
+///   the last acknowledged writes before a power cut may then be lost;
+/// - `postgres://USER:PASSWORD@HOST/DATABASE` is a PostgreSQL database that many machines may share. After a `?` may stand
+///   `schema` (`windlass` by default), `connections`, `sslmode`, `sslrootcert` and what libpq knows.
 pub async fn open(address: &str) -> Result<Arc<dyn Store>, Error> {
     match address.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::default())),
         #[cfg(feature = "sqlite")]
         Some(("sqlite", rest)) => open_sqlite(address, rest).await,
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => {
+            Ok(Arc::new(windlass_store::postgres::Options::new(address)?.open().await?))
+        }
+        #[cfg(not(feature = "postgres"))]
+        Some(("postgres" | "postgresql", _)) => Err(Error::Unusable(
+            "this program was built without PostgreSQL; build it with the feature `postgres` of windlass"
+                .into(),
+        )),
         _ => Err(unknown(address)),
     }
 }
@@ -40,7 +51,8 @@ async fn open_sqlite(address: &str, rest: &str) -> Result<Arc<dyn Store>, Error>
 }
 
 fn unknown(address: &str) -> Error {
-    let expected = "memory: or sqlite:PATH or sqlite:PATH?durability=normal, such as sqlite:windlass.db";
+    let expected = "memory: or sqlite:PATH or sqlite:PATH?durability=normal, such as sqlite:windlass.db, or \
+        postgres://USER:PASSWORD@HOST/DATABASE";
     Invalid::new("store address", address, expected).into()
 }
 
@@ -63,8 +75,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_addresses_are_refused_and_make_no_file() {
-        for bad in ["", "memory", "memory:x", "sqlite:", "sqlite:a.db?sync=off", "mysql://x", "postgres://x"]
-        {
+        for bad in ["", "memory", "memory:x", "sqlite:", "sqlite:a.db?sync=off", "mysql://x"] {
             let error = open(bad).await.unwrap_err();
             assert!(error.to_string().contains("sqlite:PATH"), "{error}");
         }

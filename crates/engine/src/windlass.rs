@@ -46,7 +46,8 @@ pub struct Windlass {
 }
 
 impl Windlass {
-    /// On the store at an address: `memory:`, `sqlite:PATH` or `sqlite:PATH?durability=normal`.
+    /// On the store at an address: `memory:`, `sqlite:PATH`, `sqlite:PATH?durability=normal` or
+    /// `postgres://USER:PASSWORD@HOST/DATABASE?schema=windlass`.
     pub async fn open(address: &str) -> Result<Self> {
         Ok(Self::new(address::open(address).await?))
     }

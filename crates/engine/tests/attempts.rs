@@ -60,7 +60,7 @@ async fn one_attempt(configure: impl FnOnce(WorkerBuilder) -> WorkerBuilder) -> 
     let client = windlass.client();
     let id = client.submit(&work("a", 0)).timeout(secs(2)).await.unwrap().id;
     let configured = configure(worker(&windlass)).pool(1);
-    let worker = configured.handle_kind("next", async |_| Ok(7.into())).start().await.unwrap();
+    let worker = configured.handle_kind("next", async |_| Ok(7)).start().await.unwrap();
     let next = client.submit_json("next", "null").await.unwrap().id;
     assert_eq!(client.wait(next).await.unwrap().output::<u8>().unwrap(), 7, "the worker goes on");
     let record = record(&windlass, id).await;

@@ -4,28 +4,16 @@
 
 mod support;
 
-use support::{Fault, Work, engine, ms, pass, planned, record, secs, state, words, work, worker};
-use windlass::{Context, State, TaskError};
+use support::{
+    Fault, engine, ms, pass, planned, quick_then_slow, record, secs, state, submit, take, words, work, worker,
+};
+use windlass::State;
 
-/// A handler that takes as long as it is told.
-async fn take(_: Context, work: Work) -> Result<(), TaskError> {
-    pass(ms(work.takes)).await;
-    Ok(())
-}
-
-/// With a store that takes 10 ms to answer, handlers end during a turn, and the next turn takes some more in advance.
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_in_advance_is_given_back_if_no_handler_gets_free() {
     let (plan, windlass) = planned();
     let client = windlass.client();
-    plan.set(&["turn"], Fault::Late(ms(10)));
-    for _ in 0..20 {
-        client.submit(&work("quick", 1)).await.unwrap();
-    }
-    let mut slow = Vec::new();
-    for _ in 0..10 {
-        slow.push(client.submit(&work("slow", 20_000)).await.unwrap().id);
-    }
+    let slow = quick_then_slow(&plan, &client, 10, 20_000).await;
     let worker = worker(&windlass).handle(take).pool(4).leads(false).start().await.unwrap();
     pass(ms(900)).await;
     let mut waiting = Vec::new();
@@ -60,10 +48,7 @@ async fn slow_handlers_take_nothing_in_advance() {
     let windlass = engine();
     let client = windlass.client();
     let worker = worker(&windlass).handle(take).pool(1).start().await.unwrap();
-    let mut ids = Vec::new();
-    for _ in 0..4 {
-        ids.push(client.submit(&work("slow", 10_000)).await.unwrap().id);
-    }
+    let ids = submit(&client, 4, &work("slow", 10_000)).await;
     pass(secs(45)).await;
     for id in ids {
         let record = record(&windlass, id).await;
@@ -77,14 +62,11 @@ async fn a_buffer_of_none_takes_nothing_in_advance() {
     let (plan, windlass) = planned();
     let client = windlass.client();
     plan.set(&["turn"], Fault::Late(ms(10)));
-    for _ in 0..30 {
-        client.submit(&work("quick", 1)).await.unwrap();
-    }
-    let last = client.submit(&work("slow", 5_000)).await.unwrap().id;
-    let after = client.submit(&work("slow", 5_000)).await.unwrap().id;
+    submit(&client, 30, &work("quick", 1)).await;
+    let slow = submit(&client, 2, &work("slow", 5_000)).await;
     let worker = worker(&windlass).handle(take).pool(1).buffer(0).start().await.unwrap();
     pass(secs(20)).await;
-    for id in [last, after] {
+    for id in slow {
         assert_eq!(record(&windlass, id).await.task.status.lease, 1, "claimed once");
     }
     worker.stop().await.unwrap();

@@ -4,30 +4,8 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use support::{Fault, Work, engine, ms, pass, planned, record, secs, times, work, worker};
-use windlass::{
-    Claim, Command, Context, Name, NewWorker, State, Store, TaskError, TaskId, Windlass, WorkerId,
-};
-
-async fn take(_: Context, work: Work) -> Result<(), TaskError> {
-    pass(ms(work.takes)).await;
-    Ok(())
-}
-
-/// A worker that claims and is never heard of again.
-async fn zombie(store: &Arc<dyn Store>, dead_after: Duration, limit: usize) -> WorkerId {
-    let id = windlass::worker_id();
-    let kinds = vec![Name::kind("work").unwrap()];
-    let new = NewWorker { kinds: kinds.clone(), dead_after, ..NewWorker::new(id.clone()) };
-    store.register(new).await.unwrap();
-    let queues = vec![Name::default()];
-    let claim = Claim { worker: id.clone(), namespace: Name::default(), queues, kinds, limit };
-    assert_eq!(store.claim(claim).await.unwrap().len(), limit);
-    id
-}
+use support::{Fault, Work, engine, ms, pass, planned, record, secs, take, times, work, worker, zombie};
+use windlass::{Command, Context, State, TaskError, TaskId, Windlass};
 
 #[tokio::test(start_paused = true)]
 async fn dead_workers_are_forgotten_after_an_hour() {

@@ -49,6 +49,8 @@ async fn a_function_a_closure_and_a_kind_are_handlers() {
     };
     let record = run(|worker| worker.handle_kind("work", by_kind)).await;
     assert_eq!(record.result.unwrap().as_str(), "3");
+    let record = run(|worker| worker.handle_kind("work", async |context| Ok(context.attempt()))).await;
+    assert_eq!(record.result.unwrap().as_str(), "1", "whatever can be written as JSON");
     let nothing = run(|worker| worker.handle(async |_: Context, _: Work| Ok(()))).await;
     assert_eq!(nothing.result.unwrap().as_str(), "null");
     assert_eq!(nothing.task.status.state, State::Completed);

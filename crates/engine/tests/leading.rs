@@ -4,21 +4,11 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use support::{
-    Fault, Plan, Spy, Work, at, bounded, engine, memory, ms, pass, planned, record, secs, spied, state,
-    times, words, work, worker,
+    Fault, Plan, Spy, Work, at, bounded, engine, memory, ms, pass, planned, planned_and_sure, record, secs,
+    spied, state, take, times, words, work, worker, zombie,
 };
-use windlass::{
-    Claim, Command, Context, Name, NewWorker, State, Store, TaskError, Windlass, WorkerId, task_id,
-};
-
-async fn take(_: Context, work: Work) -> Result<(), TaskError> {
-    pass(ms(work.takes)).await;
-    Ok(())
-}
+use windlass::{Command, Context, State, TaskError, Windlass, WorkerId, task_id};
 
 async fn leader(windlass: &Windlass) -> (WorkerId, u64) {
     let leader = windlass.store().leader().await.unwrap().unwrap();
@@ -73,7 +63,7 @@ async fn who_may_not_lead_does_not() {
     pass(secs(600)).await;
     assert_eq!(windlass.store().leader().await.unwrap(), None);
     assert_eq!(state(&windlass, id).await, State::Scheduled, "a store needs one worker that may");
-    let leads = worker(&windlass).handle_kind("other", async |_| Ok(0.into())).start().await.unwrap();
+    let leads = worker(&windlass).handle_kind("other", async |_| Ok(0)).start().await.unwrap();
     pass(ms(10)).await;
     assert_eq!(state(&windlass, id).await, State::Completed);
     leads.stop().await.unwrap();
@@ -83,10 +73,8 @@ async fn who_may_not_lead_does_not() {
 /// The first looks at what is due, sleeps beyond its term, and wakes up with a list that is not its business any more.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_term_is_over_changes_nothing() {
-    let inner = memory();
-    let (plan, store) = Plan::around(inner.clone());
-    let (sleepy, windlass) = (Windlass::new(store), Windlass::new(inner));
-    let first = worker(&sleepy).handle_kind("none", async |_| Ok(0.into())).start().await.unwrap();
+    let (plan, sleepy, windlass) = planned_and_sure();
+    let first = worker(&sleepy).handle_kind("none", async |_| Ok(0)).start().await.unwrap();
     pass(ms(1)).await;
     let id = windlass.client().submit(&work("a", 0)).delay(secs(12)).await.unwrap().id;
     pass(secs(11)).await;
@@ -159,7 +147,7 @@ async fn a_thousand_moments_are_kept() {
 async fn the_next_moment_is_not_put_off_by_the_one_before() {
     let (plan, windlass) = planned();
     let client = windlass.client();
-    let worker = worker(&windlass).handle_kind("other", async |_| Ok(0.into())).start().await.unwrap();
+    let worker = worker(&windlass).handle_kind("other", async |_| Ok(0)).start().await.unwrap();
     let first = client.submit(&work("a", 0)).delay(ms(1_000)).await.unwrap().id;
     let second = client.submit(&work("b", 0)).delay(ms(1_200)).await.unwrap().id;
     pass(ms(900)).await;
@@ -168,18 +156,6 @@ async fn the_next_moment_is_not_put_off_by_the_one_before() {
     assert_eq!(times(&record(&windlass, first).await)[1], ms(1_000));
     assert_eq!(times(&record(&windlass, second).await)[1], ms(1_200));
     worker.stop().await.unwrap();
-}
-
-/// A worker that claims and is never heard of again.
-async fn zombie(store: &Arc<dyn Store>, dead_after: Duration, limit: usize) -> WorkerId {
-    let id = windlass::worker_id();
-    let kinds = vec![Name::kind("work").unwrap()];
-    let new = NewWorker { kinds: kinds.clone(), dead_after, ..NewWorker::new(id.clone()) };
-    store.register(new).await.unwrap();
-    let queues = vec![Name::default()];
-    let claim = Claim { worker: id.clone(), namespace: Name::default(), queues, kinds, limit };
-    assert_eq!(store.claim(claim).await.unwrap().len(), limit);
-    id
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use support::{
-    Fault, Plan, Work, at, bounded, down, engine, lost, memory, ms, pass, planned, record, secs, state,
-    times, unsent, words, work, worker,
+    Fault, Plan, Work, at, bounded, claim_meets, down, engine, lost, ms, pass, planned, planned_and_sure,
+    record, secs, state, submit, times, unsent, words, work, worker,
 };
 use tokio::time::Instant;
-use windlass::{Client, Context, Error, State, StopReason, TaskError, TaskId, Windlass};
+use windlass::{Context, Error, RunningWorker, State, StopReason, TaskError, TaskId, Windlass};
 
 /// How often each task was begun.
 #[derive(Clone, Default)]
@@ -41,26 +41,23 @@ impl Runs {
     }
 }
 
-/// Submits through a store that does not fail.
-async fn submit(client: &Client, number: u64, takes: u64) -> Vec<TaskId> {
-    let mut ids = Vec::new();
-    for _ in 0..number {
-        ids.push(client.submit(&work("a", takes)).await.unwrap().id);
-    }
-    ids
+/// A store that may fail, an engine on it, and a worker that counts what it begins.
+async fn at_work() -> (Plan, Windlass, Runs, RunningWorker) {
+    let ((plan, windlass), runs) = (planned(), Runs::default());
+    let worker = worker(&windlass).handle(runs.handler()).start().await.unwrap();
+    (plan, windlass, runs, worker)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_for_a_while_loses_and_doubles_nothing() {
     for (how, fault) in [("down", down()), ("unsent", unsent())] {
-        let inner = memory();
-        let (plan, store) = Plan::around(inner.clone());
-        let (windlass, sure, runs) = (Windlass::new(store), Windlass::new(inner).client(), Runs::default());
+        let ((plan, windlass, sure), runs) = (planned_and_sure(), Runs::default());
         let worker = worker(&windlass).handle(runs.handler()).pool(5).start().await.unwrap();
-        let mut ids = submit(&sure, 20, 700).await;
+        let sure = sure.client();
+        let mut ids = submit(&sure, 20, &work("a", 700)).await;
         pass(ms(1_000)).await;
         plan.set(&[], fault);
-        ids.extend(submit(&sure, 20, 700).await);
+        ids.extend(submit(&sure, 20, &work("a", 700)).await);
         pass(secs(15)).await;
         plan.mend();
         pass(secs(20)).await;
@@ -74,15 +71,14 @@ async fn a_store_that_is_down_for_a_while_loses_and_doubles_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_lost_for_a_while_lose_and_double_nothing() {
-    let inner = memory();
-    let (plan, store) = Plan::around(inner.clone());
-    let (windlass, sure, runs) = (Windlass::new(store), Windlass::new(inner).client(), Runs::default());
+    let ((plan, windlass, sure), runs) = (planned_and_sure(), Runs::default());
     let worker = worker(&windlass).handle(runs.handler()).pool(5).start().await.unwrap();
-    let mut ids = submit(&sure, 20, 700).await;
+    let sure = sure.client();
+    let mut ids = submit(&sure, 20, &work("a", 700)).await;
     for _ in 0..10 {
         pass(ms(350)).await;
         plan.once("turn", lost());
-        ids.extend(submit(&sure, 3, 700).await);
+        ids.extend(submit(&sure, 3, &work("a", 700)).await);
     }
     pass(secs(60)).await;
     for id in ids {
@@ -96,12 +92,9 @@ async fn answers_that_are_lost_for_a_while_lose_and_double_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn claims_whose_answer_was_lost_are_given_back_and_run() {
-    let (plan, windlass) = planned();
-    let (client, runs) = (windlass.client(), Runs::default());
-    let worker = worker(&windlass).handle(runs.handler()).start().await.unwrap();
-    pass(ms(1)).await;
-    plan.once("turn", lost());
-    let id = client.submit(&work("a", 0)).await.unwrap().id;
+    let (plan, windlass, runs, worker) = at_work().await;
+    let client = windlass.client();
+    let id = claim_meets(&plan, &client, lost()).await;
     client.wait(id).await.unwrap();
     let record = record(&windlass, id).await;
     assert_eq!(words(&record), ["pending", "claimed", "pending", "claimed", "running", "completed"]);
@@ -114,12 +107,9 @@ async fn claims_whose_answer_was_lost_are_given_back_and_run() {
 /// A store that fails in the moment of a claim may fail in the next moments too.
 #[tokio::test(start_paused = true)]
 async fn claims_whose_answer_was_lost_are_found_when_the_store_is_back() {
-    let (plan, windlass) = planned();
-    let (client, runs) = (windlass.client(), Runs::default());
-    let worker = worker(&windlass).handle(runs.handler()).start().await.unwrap();
-    pass(ms(1)).await;
-    plan.once("turn", lost());
-    let id = client.submit(&work("a", 0)).await.unwrap().id;
+    let (plan, windlass, _, worker) = at_work().await;
+    let client = windlass.client();
+    let id = claim_meets(&plan, &client, lost()).await;
     plan.set(&["turn", "tasks", "heartbeat"], down());
     pass(secs(15)).await;
     plan.mend();
@@ -131,9 +121,8 @@ async fn claims_whose_answer_was_lost_are_found_when_the_store_is_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_report_is_kept_until_it_can_be_made() {
-    let (plan, windlass) = planned();
-    let (client, runs) = (windlass.client(), Runs::default());
-    let worker = worker(&windlass).handle(runs.handler()).start().await.unwrap();
+    let (plan, windlass, runs, worker) = at_work().await;
+    let client = windlass.client();
     let id = client.submit(&work("a", 200)).await.unwrap().id;
     pass(ms(100)).await;
     plan.set(&["turn"], down());
@@ -193,9 +182,7 @@ async fn a_closed_store_ends_the_worker() {
 
 /// When the handler of a worker whose heartbeats meet `fault` from 1 ms on is told to stop.
 async fn fenced_after(dead_after: Duration, fault: Fault) -> Duration {
-    let inner = memory();
-    let (plan, store) = Plan::around(inner.clone());
-    let (cut_off, sure) = (Windlass::new(store), Windlass::new(inner));
+    let (plan, cut_off, sure) = planned_and_sure();
     let start = Instant::now();
     let told: Arc<Mutex<Vec<(StopReason, Duration)>>> = Arc::default();
     let seen = told.clone();
@@ -247,9 +234,8 @@ fn handlers_of_a_nervous_worker_are_fenced_in_time_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_fenced_in_vain_goes_on() {
-    let (plan, windlass) = planned();
-    let (client, runs) = (windlass.client(), Runs::default());
-    let worker = worker(&windlass).handle(runs.handler()).start().await.unwrap();
+    let (plan, windlass, runs, worker) = at_work().await;
+    let client = windlass.client();
     let id = client.submit(&work("a", 40_000)).await.unwrap().id;
     pass(secs(1)).await;
     plan.set(&[], down());

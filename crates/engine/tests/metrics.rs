@@ -9,7 +9,7 @@ use std::path::Path;
 use std::{fs, panic};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use support::{Fault, Spy, Work, engine, memory, ms, pass, planned, secs, unsent, work, worker};
+use support::{Fault, Spy, Work, engine, memory, ms, pass, planned, secs, spied, unsent, work, worker};
 use windlass::{By, Context, TaskError, Windlass};
 
 /// Runs `test` on a paused clock and gives what was recorded: the value by `name` or `name{label=value,…}`. Of histograms the samples.
@@ -258,8 +258,7 @@ fn a_wake_up_that_was_heard_is_not_counted_as_missed() {
 #[test]
 fn what_was_put_right_is_counted() {
     let recorded = recorded(async {
-        let spy = Spy::on(memory());
-        let windlass = Windlass::new(spy.clone());
+        let (spy, windlass) = spied();
         let worker = worker(&windlass).handle(handler).start().await.unwrap();
         spy.repair(3);
         pass(secs(130)).await;

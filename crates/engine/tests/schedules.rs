@@ -8,20 +8,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use support::{
-    Fault, Plan, START, Work, at, bounded, engine, lost, memory, ms, pass, planned, record, secs, state,
+    Fault, START, at, bounded, engine, lost, ms, pass, planned, planned_and_sure, record, secs, state, take,
     work, worker,
 };
 use windlass::{
-    Client, Context, Error, Filter, Invalid, Missed, Overlap, Page, Record, Rejected, RunningWorker, State,
-    TaskError, Timestamp, Windlass,
+    Client, Error, Filter, Invalid, Missed, Overlap, Page, Record, Rejected, RunningWorker, State, Timestamp,
+    Windlass,
 };
 
 const MINUTE: Duration = secs(60);
-
-async fn take(_: Context, work: Work) -> Result<(), TaskError> {
-    pass(ms(work.takes)).await;
-    Ok(())
-}
 
 /// A worker for `work` that leads.
 async fn start(windlass: &Windlass) -> RunningWorker {
@@ -275,9 +270,7 @@ async fn a_task_that_is_refused_is_noted_and_tried_at_the_next_slot() {
 #[tokio::test(start_paused = true)]
 async fn two_leaders_make_one_task_for_a_slot() {
     for fault in [Fault::Late(secs(70)), lost()] {
-        let inner = memory();
-        let (plan, store) = Plan::around(inner.clone());
-        let (sleepy, windlass) = (Windlass::new(store), Windlass::new(inner));
+        let (plan, sleepy, windlass) = planned_and_sure();
         let client = windlass.client();
         client.schedule("s", "* * * * *", client.submit(&work("a", 0))).await.unwrap();
         let first = start(&sleepy).await;

@@ -7,17 +7,12 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use support::{
-    Fault, Plan, Work, at, bounded, down, engine, lost, memory, ms, pass, planned, record, secs, spied,
-    state, times, words, work, worker,
+    Fault, Work, at, bounded, claim_meets, down, engine, lost, ms, pass, planned, quick_then_slow, record,
+    secs, spied, state, take, times, words, work, worker,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use windlass::{Context, Error, State, StopReason, TaskError, Windlass};
-
-async fn take(_: Context, work: Work) -> Result<(), TaskError> {
-    pass(ms(work.takes)).await;
-    Ok(())
-}
+use windlass::{Context, Error, State, StopReason, TaskError};
 
 #[tokio::test(start_paused = true)]
 async fn everything_is_done_in_its_order() {
@@ -111,14 +106,7 @@ async fn what_is_given_back_is_run_by_another() {
 async fn what_waits_for_a_handler_is_given_back_at_once() {
     let (plan, windlass) = planned();
     let client = windlass.client();
-    plan.set(&["turn"], Fault::Late(ms(10)));
-    for _ in 0..20 {
-        client.submit(&work("quick", 1)).await.unwrap();
-    }
-    let mut slow = Vec::new();
-    for _ in 0..12 {
-        slow.push(client.submit(&work("slow", 8_000)).await.unwrap().id);
-    }
+    let slow = quick_then_slow(&plan, &client, 12, 8_000).await;
     let worker = worker(&windlass).handle(take).pool(4).start().await.unwrap();
     pass(ms(200)).await;
     let mut claimed = 0;
@@ -143,11 +131,8 @@ async fn what_waits_for_a_handler_is_given_back_at_once() {
 #[tokio::test(start_paused = true)]
 async fn what_a_last_claim_brings_is_given_back() {
     let (plan, windlass) = planned();
-    let client = windlass.client();
     let worker = worker(&windlass).handle(take).start().await.unwrap();
-    pass(ms(1)).await;
-    plan.once("turn", Fault::Late(ms(500)));
-    let id = client.submit(&work("a", 0)).await.unwrap().id;
+    let id = claim_meets(&plan, &windlass.client(), Fault::Late(ms(500))).await;
     pass(ms(1)).await;
     worker.stop().await.unwrap();
     let record = record(&windlass, id).await;
@@ -159,11 +144,8 @@ async fn what_a_last_claim_brings_is_given_back() {
 #[tokio::test(start_paused = true)]
 async fn what_a_lost_answer_may_have_brought_is_given_back() {
     let (plan, windlass) = planned();
-    let client = windlass.client();
     let worker = worker(&windlass).handle(take).start().await.unwrap();
-    pass(ms(1)).await;
-    plan.once("turn", lost());
-    let id = client.submit(&work("a", 0)).await.unwrap().id;
+    let id = claim_meets(&plan, &windlass.client(), lost()).await;
     pass(ms(1)).await;
     worker.stop().await.unwrap();
     let status = record(&windlass, id).await.task.status;
@@ -235,8 +217,7 @@ async fn a_worker_runs_until_it_is_told() {
 /// How long a worker with a running handler takes to stop if every call meets `fault`.
 fn time_to_stop(fault: Fault, from_the_start: bool) -> std::time::Duration {
     bounded(async move {
-        let (plan, store) = Plan::around(memory());
-        let windlass = Windlass::new(store);
+        let (plan, windlass) = planned();
         let worker = worker(&windlass).handle(take).grace(secs(10)).start().await.unwrap();
         windlass.client().submit(&work("a", 4_000)).await.unwrap();
         pass(secs(1)).await;

@@ -10,15 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use support::{
-    Spy, Work, at, engine, memory, ms, pass, record, secs, spied, state, times, words, work, worker,
+    Spy, Work, at, engine, memory, ms, pass, record, secs, spied, state, take, times, words, work, worker,
 };
 use windlass::{Context, Filter, Page, State, TaskError, Windlass};
-
-/// A handler that takes as long as it is told.
-async fn take(_: Context, work: Work) -> Result<(), TaskError> {
-    pass(ms(work.takes)).await;
-    Ok(())
-}
 
 /// The names of what was begun, in that order.
 #[derive(Clone, Default)]

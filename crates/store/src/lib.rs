@@ -12,15 +12,23 @@ mod clock;
 pub mod conformance;
 mod error;
 mod memory;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod migration;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod request;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod text;
 mod wrap;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, Result};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 pub use request::{
     Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings,
     Submitted, Turn, Turned,

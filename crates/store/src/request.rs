@@ -288,7 +288,7 @@ pub struct Rings {
 
 impl Rings {
     /// Every bell, for what cannot be told apart.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn ring_all(&mut self) {
         let Self { claimable, timed, settled, revoked } = self;
         [claimable, timed, settled, revoked].into_iter().for_each(|bell| *bell += 1);

@@ -17,22 +17,91 @@ use crate::request::{
 };
 use crate::store::Store;
 
-/// What is done around every call of a store.
+/// What is done around every call of a store, and for those of its verbs that a wrap may do otherwise.
+///
+/// A verb is here when a wrap needs what is asked or changes what is answered; unless a wrap says otherwise, `inner` does it.
 #[async_trait]
 pub trait Wrap: Debug + Send + Sync + 'static {
     /// Does the call named `verb`, or answers in its place. The call is made when its future is polled; a future that is not
     /// polled did nothing.
     async fn call<T: Send>(
         &self,
-        verb: &'static str,
+        _verb: &'static str,
         call: impl Future<Output = Result<T>> + Send,
-    ) -> Result<T>;
+    ) -> Result<T> {
+        call.await
+    }
 
     /// Looks at what was submitted and what the answer was.
     fn submitted(&self, _kinds: &[Name], _answer: &[Submitted]) {}
 
     /// Looks at what a turn did. The receipts at `_deletions` are of tasks that are no more, and tell where they were.
     fn turned(&self, _deletions: &[usize], _answer: &Turned) {}
+
+    /// Does [`Store::submit`].
+    async fn submit(&self, inner: &dyn Store, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+        inner.submit(tasks).await
+    }
+
+    /// Does [`Store::turn`].
+    async fn turn(&self, inner: &dyn Store, turn: Turn) -> Result<Turned> {
+        inner.turn(turn).await
+    }
+
+    /// Does [`Store::deregister`].
+    async fn deregister(&self, inner: &dyn Store, worker: &WorkerId) -> Result<()> {
+        inner.deregister(worker).await
+    }
+
+    /// Does [`Store::due`].
+    async fn due(&self, inner: &dyn Store, limit: usize) -> Result<Due> {
+        inner.due(limit).await
+    }
+
+    /// Does [`Store::task`].
+    async fn task(&self, inner: &dyn Store, id: TaskId) -> Result<Option<Record>> {
+        inner.task(id).await
+    }
+
+    /// Does [`Store::tasks`].
+    async fn tasks(&self, inner: &dyn Store, filter: Filter, page: Page) -> Result<Listing> {
+        inner.tasks(filter, page).await
+    }
+
+    /// Does [`Store::counts`].
+    async fn counts(&self, inner: &dyn Store) -> Result<Vec<Count>> {
+        inner.counts().await
+    }
+
+    /// Does [`Store::facts`].
+    async fn facts(&self, inner: &dyn Store, id: TaskId) -> Result<Option<Facts>> {
+        inner.facts(id).await
+    }
+
+    /// Does [`Store::pause`].
+    async fn pause(&self, inner: &dyn Store, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
+        inner.pause(namespace, queue, paused).await
+    }
+
+    /// Does [`Store::fire`].
+    async fn fire(&self, inner: &dyn Store, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        inner.fire(firing, term).await
+    }
+
+    /// Does [`Store::reconcile`].
+    async fn reconcile(&self, inner: &dyn Store, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        inner.reconcile(after, limit).await
+    }
+
+    /// Does [`Store::prune`].
+    async fn prune(&self, inner: &dyn Store, retention: &Retention, limit: usize) -> Result<usize> {
+        inner.prune(retention, limit).await
+    }
+
+    /// Does [`Store::watch`].
+    fn watch(&self, inner: &dyn Store) -> watch::Receiver<Rings> {
+        inner.watch()
+    }
 }
 
 /// A store with something done around every call.
@@ -53,7 +122,7 @@ impl<W> Wrapped<W> {
 impl<W: Wrap> Store for Wrapped<W> {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         let kinds: Vec<Name> = tasks.iter().map(|task| task.kind.clone()).collect();
-        let submitted = self.wrap.call("submit", self.inner.submit(tasks)).await?;
+        let submitted = self.wrap.call("submit", self.wrap.submit(&*self.inner, tasks)).await?;
         self.wrap.submitted(&kinds, &submitted);
         Ok(submitted)
     }
@@ -62,7 +131,7 @@ impl<W: Wrap> Store for Wrapped<W> {
         let commands = turn.commands.iter().enumerate();
         let deletions = commands.filter(|(_, command)| matches!(command, Command::Delete { .. }));
         let deletions: Vec<usize> = deletions.map(|(at, _)| at).collect();
-        let turned = self.wrap.call("turn", self.inner.turn(turn)).await?;
+        let turned = self.wrap.call("turn", self.wrap.turn(&*self.inner, turn)).await?;
         self.wrap.turned(&deletions, &turned);
         Ok(turned)
     }
@@ -76,7 +145,7 @@ impl<W: Wrap> Store for Wrapped<W> {
     }
 
     async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        self.wrap.call("deregister", self.inner.deregister(worker)).await
+        self.wrap.call("deregister", self.wrap.deregister(&*self.inner, worker)).await
     }
 
     async fn workers(&self) -> Result<Vec<Worker>> {
@@ -96,11 +165,11 @@ impl<W: Wrap> Store for Wrapped<W> {
     }
 
     async fn due(&self, limit: usize) -> Result<Due> {
-        self.wrap.call("due", self.inner.due(limit)).await
+        self.wrap.call("due", self.wrap.due(&*self.inner, limit)).await
     }
 
     async fn task(&self, id: TaskId) -> Result<Option<Record>> {
-        self.wrap.call("task", self.inner.task(id)).await
+        self.wrap.call("task", self.wrap.task(&*self.inner, id)).await
     }
 
     async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
@@ -108,19 +177,19 @@ impl<W: Wrap> Store for Wrapped<W> {
     }
 
     async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
-        self.wrap.call("tasks", self.inner.tasks(filter, page)).await
+        self.wrap.call("tasks", self.wrap.tasks(&*self.inner, filter, page)).await
     }
 
     async fn counts(&self) -> Result<Vec<Count>> {
-        self.wrap.call("counts", self.inner.counts()).await
+        self.wrap.call("counts", self.wrap.counts(&*self.inner)).await
     }
 
     async fn facts(&self, id: TaskId) -> Result<Option<Facts>> {
-        self.wrap.call("facts", self.inner.facts(id)).await
+        self.wrap.call("facts", self.wrap.facts(&*self.inner, id)).await
     }
 
     async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
-        self.wrap.call("pause", self.inner.pause(namespace, queue, paused)).await
+        self.wrap.call("pause", self.wrap.pause(&*self.inner, namespace, queue, paused)).await
     }
 
     async fn paused(&self) -> Result<Vec<(Name, Name)>> {
@@ -153,13 +222,13 @@ impl<W: Wrap> Store for Wrapped<W> {
 
     async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
         let kinds: Vec<Name> = firing.tasks.iter().map(|task| task.kind.clone()).collect();
-        let submitted = self.wrap.call("fire", self.inner.fire(firing, term)).await?;
+        let submitted = self.wrap.call("fire", self.wrap.fire(&*self.inner, firing, term)).await?;
         self.wrap.submitted(&kinds, &submitted);
         Ok(submitted)
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        self.wrap.call("reconcile", self.inner.reconcile(after, limit)).await
+        self.wrap.call("reconcile", self.wrap.reconcile(&*self.inner, after, limit)).await
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
@@ -167,11 +236,11 @@ impl<W: Wrap> Store for Wrapped<W> {
     }
 
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
-        self.wrap.call("prune", self.inner.prune(retention, limit)).await
+        self.wrap.call("prune", self.wrap.prune(&*self.inner, retention, limit)).await
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {
-        self.inner.watch()
+        self.wrap.watch(&*self.inner)
     }
 
     async fn close(&self) -> Result<()> {

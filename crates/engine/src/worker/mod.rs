@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -88,13 +87,14 @@ impl WorkerBuilder {
     }
 
     /// Adds a handler for a kind known only at run time. The input is in [`Context::payload`].
-    pub fn handle_kind<F>(
+    pub fn handle_kind<O, F>(
         mut self,
         kind: &str,
         handler: impl Fn(Context) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<Value, TaskError>> + Send + 'static,
+        O: Serialize,
+        F: Future<Output = Result<O, TaskError>> + Send + 'static,
     {
         let added = self.handlers.add(kind, handler);
         self.check(added)

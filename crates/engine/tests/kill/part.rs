@@ -110,8 +110,8 @@ fn obey(gates: Arc<Gates>) -> oneshot::Receiver<()> {
 
 async fn labour(who: &str, work: Work, inner: Arc<dyn Store>, journal: Journal) {
     let gates = Gates::new(work.freeze_at.clone());
-    let store = Logged { inner, journal: journal.clone(), gates: gates.clone(), aloud: work.aloud };
-    let windlass = Windlass::new(Arc::new(store));
+    let logged = Logged { journal: journal.clone(), gates: gates.clone(), aloud: work.aloud };
+    let windlass = logged.around(inner);
     let worker = start(&windlass, who, &work, &gates, journal).await;
     let told = obey(gates.clone());
     say("started");
@@ -182,8 +182,7 @@ impl Drop for Ends {
 /// Submits its share of the load in batches of all sizes, and says how far it is.
 async fn hand_in(submit: Submit, inner: Arc<dyn Store>, journal: Journal) {
     let Submit { seed, which, from, to } = submit;
-    let store = Logged { inner, journal, gates: Arc::default(), aloud: false };
-    let windlass = Windlass::new(Arc::new(store));
+    let windlass = Logged::quiet(journal).around(inner);
     let client = windlass.client();
     let mut random = Random::of(seed, from << 1 | which);
     let mut share = (from..to).filter(|n| n % 2 == which || n % 5 == 0).peekable();

@@ -1,7 +1,6 @@
 //! One run: a directory with a store and the logs of all who use it, seen from the process that watches over the others.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -55,8 +54,7 @@ impl Stage {
         std::fs::create_dir(log(place.path())).unwrap();
         let inner = windlass::open(&part::address(place.path(), full)).await.unwrap();
         let journal = Journal::create(&log(place.path()), "watcher").unwrap();
-        let logged = Logged { inner, journal, gates: Arc::default(), aloud: false };
-        let windlass = Windlass::new(Arc::new(logged));
+        let windlass = Logged::quiet(journal).around(inner);
         Self { test, place, full, client: windlass.client(), windlass, started: 0 }
     }
 

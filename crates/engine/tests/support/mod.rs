@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use windlass::{
-    Clock, Input, MemoryStore, Record, State, Store, TaskId, Timestamp, Windlass, WorkerBuilder, task_id,
+    Claim, Client, Clock, Context, Input, MemoryStore, Name, NewWorker, Record, State, Store, TaskError,
+    TaskId, Timestamp, Windlass, WorkerBuilder, WorkerId, task_id,
 };
 
 pub(crate) use plan::{Fault, Plan, down, lost, unsent};
@@ -56,9 +57,16 @@ pub(crate) fn planned() -> (Plan, Windlass) {
 }
 
 /// The engine on [`memory`], with somebody who looks.
-pub(crate) fn spied() -> (Arc<Spy>, Windlass) {
-    let spy = Spy::on(memory());
-    (spy.clone(), Windlass::new(spy))
+pub(crate) fn spied() -> (Spy, Windlass) {
+    let (spy, store) = Spy::on(memory());
+    (spy, Windlass::new(store))
+}
+
+/// The engine on [`memory`] twice: with a plan of failures in between, and on the same store without.
+pub(crate) fn planned_and_sure() -> (Plan, Windlass, Windlass) {
+    let sure = memory();
+    let (plan, store) = Plan::around(sure.clone());
+    (plan, Windlass::new(store), Windlass::new(sure))
 }
 
 /// A worker to be whose heartbeat is on the clock of the test.
@@ -134,4 +142,46 @@ pub(crate) fn words(record: &Record) -> Vec<&'static str> {
 /// When the task came to each state of its history, since [`START`].
 pub(crate) fn times(record: &Record) -> Vec<Duration> {
     record.history.iter().map(|entry| entry.at.since(START)).collect()
+}
+
+/// A handler that takes as long as it is told.
+pub(crate) async fn take(_: Context, work: Work) -> Result<(), TaskError> {
+    pass(ms(work.takes)).await;
+    Ok(())
+}
+
+/// Submits the same work so many times.
+pub(crate) async fn submit(client: &Client, number: usize, work: &Work) -> Vec<TaskId> {
+    let mut ids = Vec::new();
+    for _ in 0..number {
+        ids.push(client.submit(work).await.unwrap().id);
+    }
+    ids
+}
+
+/// Submits quick tasks and then slow ones, which are the answer. The store takes 10 ms for a turn from now on: handlers end during a
+/// turn, and the next turn takes some more in advance.
+pub(crate) async fn quick_then_slow(plan: &Plan, client: &Client, slow: usize, takes: u64) -> Vec<TaskId> {
+    plan.set(&["turn"], Fault::Late(ms(10)));
+    submit(client, 20, &work("quick", 1)).await;
+    submit(client, slow, &work("slow", takes)).await
+}
+
+/// Submits a task to an idle worker whose claim of it meets `fault`.
+pub(crate) async fn claim_meets(plan: &Plan, client: &Client, fault: Fault) -> TaskId {
+    pass(ms(1)).await;
+    plan.once("turn", fault);
+    client.submit(&work("a", 0)).await.unwrap().id
+}
+
+/// A worker that claims and is never heard of again.
+pub(crate) async fn zombie(store: &Arc<dyn Store>, dead_after: Duration, limit: usize) -> WorkerId {
+    let id = windlass::worker_id();
+    let kinds = vec![Name::kind("work").unwrap()];
+    let new = NewWorker { kinds: kinds.clone(), dead_after, ..NewWorker::new(id.clone()) };
+    store.register(new).await.unwrap();
+    let queues = vec![Name::default()];
+    let claim = Claim { worker: id.clone(), namespace: Name::default(), queues, kinds, limit };
+    assert_eq!(store.claim(claim).await.unwrap().len(), limit);
+    id
 }

@@ -2,21 +2,32 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::sync::watch;
-use windlass::{
-    Command, Count, Due, Entity, Error, Facts, Filter, Firing, Leadership, Lease, Listing, Name, NewSchedule,
-    NewTask, NewWorker, Page, Pulse, Reconciled, Record, Retention, Rings, Schedule, Store, Submitted,
-    TaskId, Term, Turn, Turned, Worker, WorkerId,
-};
+use windlass::{Command, Due, Error, Reconciled, Rings, Store, Turn, Turned, Wrap, Wrapped};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A store around a store.
-#[derive(Debug)]
-pub(crate) struct Spy {
-    inner: Arc<dyn Store>,
+/// The calls that are written down by their verb. Of a turn, its parts are.
+const NOTED: [&str; 10] = [
+    "submit",
+    "register",
+    "heartbeat",
+    "deregister",
+    "campaign",
+    "resign",
+    "fire",
+    "reconcile",
+    "prune",
+    "close",
+];
+
+/// Who looks at a store. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spy(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
     said: Mutex<Vec<String>>,
     /// Always among what is due.
     due: Mutex<Vec<Command>>,
@@ -25,47 +36,45 @@ pub(crate) struct Spy {
 }
 
 impl Spy {
-    /// Looks at `inner`.
-    pub(crate) fn on(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self::new(inner, None))
+    /// Looks at `store`.
+    pub(crate) fn on(store: Arc<dyn Store>) -> (Self, Arc<dyn Store>) {
+        let spy = Self::default();
+        (spy.clone(), Arc::new(Wrapped::new(store, spy)))
     }
 
-    /// Nothing is heard of what `inner` rings.
-    pub(crate) fn deaf(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self::new(inner, Some(watch::Sender::default())))
-    }
-
-    fn new(inner: Arc<dyn Store>, deaf: Option<watch::Sender<Rings>>) -> Self {
-        Self { inner, said: Mutex::default(), due: Mutex::default(), deaf, repairs: AtomicU64::new(0) }
+    /// Nothing is heard of what `store` rings.
+    pub(crate) fn deaf(store: Arc<dyn Store>) -> Arc<dyn Store> {
+        let deaf = Some(watch::Sender::default());
+        Arc::new(Wrapped::new(store, Self(Arc::new(Inner { deaf, ..Inner::default() }))))
     }
 
     /// The next look of the reconcile chore will have put so much right.
     pub(crate) fn repair(&self, number: u64) {
-        self.repairs.store(number, Ordering::SeqCst);
+        self.0.repairs.store(number, Ordering::SeqCst);
     }
 
     /// Adds commands that will always be due.
     pub(crate) fn always_due(&self, commands: impl IntoIterator<Item = Command>) {
-        self.due.lock().unwrap().extend(commands);
+        self.0.due.lock().unwrap().extend(commands);
     }
 
     /// What was asked: `claim`, `start`, `report`, `finish`, `release`, `promote`, … for the parts of turns; `resign`, `deregister`.
     pub(crate) fn said(&self) -> Vec<String> {
-        self.said.lock().unwrap().clone()
+        self.0.said.lock().unwrap().clone()
     }
 
     /// How often something was asked.
     pub(crate) fn times(&self, word: &str) -> usize {
-        self.said.lock().unwrap().iter().filter(|said| *said == word).count()
+        self.0.said.lock().unwrap().iter().filter(|said| *said == word).count()
     }
 
     /// Forgets what was asked.
     pub(crate) fn forget(&self) {
-        self.said.lock().unwrap().clear();
+        self.0.said.lock().unwrap().clear();
     }
 
     fn note(&self, word: &str) {
-        self.said.lock().unwrap().push(word.into());
+        self.0.said.lock().unwrap().push(word.into());
     }
 }
 
@@ -86,56 +95,29 @@ fn word(command: &Command) -> &'static str {
 }
 
 #[async_trait::async_trait]
-impl Store for Spy {
-    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
-        self.note("submit");
-        self.inner.submit(tasks).await
+impl Wrap for Spy {
+    async fn call<T: Send>(
+        &self,
+        verb: &'static str,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if NOTED.contains(&verb) {
+            self.note(verb);
+        }
+        call.await
     }
 
-    async fn turn(&self, turn: Turn) -> Result<Turned> {
+    async fn turn(&self, inner: &dyn Store, turn: Turn) -> Result<Turned> {
         turn.commands.iter().for_each(|command| self.note(word(command)));
         if turn.claim.is_some() {
             self.note("claim");
         }
-        self.inner.turn(turn).await
+        inner.turn(turn).await
     }
 
-    async fn register(&self, worker: NewWorker) -> Result<Worker> {
-        self.note("register");
-        self.inner.register(worker).await
-    }
-
-    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
-        self.note("heartbeat");
-        self.inner.heartbeat(worker, held).await
-    }
-
-    async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        self.note("deregister");
-        self.inner.deregister(worker).await
-    }
-
-    async fn workers(&self) -> Result<Vec<Worker>> {
-        self.inner.workers().await
-    }
-
-    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
-        self.note("campaign");
-        self.inner.campaign(candidate, lease).await
-    }
-
-    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
-        self.note("resign");
-        self.inner.resign(candidate, term).await
-    }
-
-    async fn leader(&self) -> Result<Option<Leadership>> {
-        self.inner.leader().await
-    }
-
-    async fn due(&self, limit: usize) -> Result<Due> {
-        let mut due = self.inner.due(limit).await?;
-        let mut commands = self.due.lock().unwrap().clone();
+    async fn due(&self, inner: &dyn Store, limit: usize) -> Result<Due> {
+        let mut due = inner.due(limit).await?;
+        let mut commands = self.0.due.lock().unwrap().clone();
         commands.append(&mut due.commands);
         commands.truncate(limit);
         if limit > 0 {
@@ -145,84 +127,12 @@ impl Store for Spy {
         Ok(Due { commands, next, ..due })
     }
 
-    async fn task(&self, id: TaskId) -> Result<Option<Record>> {
-        self.inner.task(id).await
+    async fn reconcile(&self, inner: &dyn Store, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        let found = inner.reconcile(after, limit).await?;
+        Ok(Reconciled { repaired: found.repaired + self.0.repairs.swap(0, Ordering::SeqCst), ..found })
     }
 
-    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
-        self.inner.find(namespace, kind, key).await
-    }
-
-    async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
-        self.inner.tasks(filter, page).await
-    }
-
-    async fn counts(&self) -> Result<Vec<Count>> {
-        self.inner.counts().await
-    }
-
-    async fn facts(&self, id: TaskId) -> Result<Option<Facts>> {
-        self.inner.facts(id).await
-    }
-
-    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
-        self.inner.pause(namespace, queue, paused).await
-    }
-
-    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
-        self.inner.paused().await
-    }
-
-    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
-        self.inner.set_entity(namespace, entity, known).await
-    }
-
-    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
-        self.inner.has_entity(namespace, entity).await
-    }
-
-    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
-        self.inner.entities(namespace, after, limit).await
-    }
-
-    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
-        self.inner.set_schedule(schedule).await
-    }
-
-    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
-        self.inner.remove_schedule(namespace, name).await
-    }
-
-    async fn schedules(&self) -> Result<Vec<Schedule>> {
-        self.inner.schedules().await
-    }
-
-    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
-        self.note("fire");
-        self.inner.fire(firing, term).await
-    }
-
-    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        self.note("reconcile");
-        let found = self.inner.reconcile(after, limit).await?;
-        Ok(Reconciled { repaired: found.repaired + self.repairs.swap(0, Ordering::SeqCst), ..found })
-    }
-
-    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
-        self.inner.describe().await
-    }
-
-    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
-        self.note("prune");
-        self.inner.prune(retention, limit).await
-    }
-
-    fn watch(&self) -> watch::Receiver<Rings> {
-        self.deaf.as_ref().map_or_else(|| self.inner.watch(), watch::Sender::subscribe)
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.note("close");
-        self.inner.close().await
+    fn watch(&self, inner: &dyn Store) -> watch::Receiver<Rings> {
+        self.0.deaf.as_ref().map_or_else(|| inner.watch(), watch::Sender::subscribe)
     }
 }

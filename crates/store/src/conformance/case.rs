@@ -54,6 +54,11 @@ impl Case {
         self.store.lock().unwrap().clone().expect("a store is open")
     }
 
+    /// How many random operations to compare.
+    pub(super) fn operations(&self) -> usize {
+        self.lab.operations()
+    }
+
     /// Another store at the same data, as a second process would open it.
     pub async fn second(&self) -> Arc<dyn Store> {
         self.lab.open().await

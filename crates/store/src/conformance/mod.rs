@@ -79,6 +79,11 @@ pub trait Lab: Send + Sync {
     /// dropped without closing, this is what a new process finds after a crash. A store that lives in its process
     /// only gives the same one each time.
     async fn open(&self) -> Arc<dyn Store>;
+
+    /// How many random operations are compared with the memory store's; fewer where each takes a trip to a server.
+    fn operations(&self) -> usize {
+        model::OPERATIONS
+    }
 }
 
 /// Where a lab's clock starts: 2026-01-01T00:00:00Z.

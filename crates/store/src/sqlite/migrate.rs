@@ -1,7 +1,4 @@
 //! Opening a database file: its settings, and its numbered migrations.
-//!
-//! Migrations go forward only. Each is applied once, recorded with a checksum of its text, and never edited afterwards:
-//! a changed one is refused, and so is a database that a newer version has migrated.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,6 +9,7 @@ use windlass_core::Timestamp;
 use super::failure::{failure, is_busy};
 use super::{Durability, row};
 use crate::error::{Error, Result};
+use crate::migration::{self, Known, Migration, checksum};
 
 /// `WIND`: tells a Windlass database from any other SQLite file.
 const APPLICATION_ID: i32 = 0x5749_4e44;
@@ -23,8 +21,7 @@ const PAGE_SIZE: u32 = 8192;
 /// How long one statement waits for another process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// All migrations, in order; the first is number 1.
-const MIGRATIONS: &[(&str, &str)] = &[
+const MIGRATIONS: &Known = &[
     ("tasks", include_str!("migrations/001_tasks.sql")),
     ("documents", include_str!("migrations/002_documents.sql")),
     ("notes_and_schedules", include_str!("migrations/003_notes_and_schedules.sql")),
@@ -83,17 +80,6 @@ pub(super) fn limit(connection: &Connection, bytes: u64) -> Result<()> {
     connection.pragma_update(None, "max_page_count", pages).map_err(failure)
 }
 
-/// One step of the schema of a database file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Migration {
-    /// Its number; the first is 1.
-    pub version: i64,
-    /// What it adds.
-    pub name: String,
-    /// When it was applied to the file; absent if opening the file would apply it.
-    pub applied_at: Option<Timestamp>,
-}
-
 /// The migrations that the file at `path` has had and those it has yet to get, in order. Only looks: nothing is applied, and a
 /// file that is not there is not made.
 pub fn migrations(path: impl AsRef<Path>) -> Result<Vec<Migration>> {
@@ -106,13 +92,7 @@ pub fn migrations(path: impl AsRef<Path>) -> Result<Vec<Migration>> {
             migrations = applied(&connection)?;
         }
     }
-    let missing = (1..).zip(MIGRATIONS).skip(migrations.len());
-    migrations.extend(missing.map(|(version, (name, _))| Migration {
-        version,
-        name: (*name).into(),
-        applied_at: None,
-    }));
-    Ok(migrations)
+    Ok(migration::all(migrations, MIGRATIONS))
 }
 
 /// A connection that only reads.
@@ -146,7 +126,7 @@ pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()>
         )
         .map_err(failure)?;
     let applied = applied(&transaction)?.len();
-    for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS).skip(applied) {
+    for (number, name, sql) in migration::missing(applied, MIGRATIONS) {
         transaction.execute_batch(sql).map_err(failure)?;
         let row = params![number, name, checksum(sql), now.as_micros()];
         transaction.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row).map_err(failure)?;
@@ -154,7 +134,7 @@ pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()>
     transaction.commit().map_err(failure)
 }
 
-/// The migrations that a database has had. One that this program does not know, or knows otherwise, is refused.
+/// The migrations that a database has had.
 fn applied(connection: &Connection) -> Result<Vec<Migration>> {
     let mut statement = connection
         .prepare("SELECT version, name, applied_at, checksum FROM migrations ORDER BY version")
@@ -165,25 +145,5 @@ fn applied(connection: &Connection) -> Result<Vec<Migration>> {
     };
     let rows = statement.query_map([], decode).and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
     let rows = rows.map_err(failure)?;
-    if let Some((Migration { version, .. }, _)) = rows.get(MIGRATIONS.len()..).and_then(<[_]>::last) {
-        let known = MIGRATIONS.len();
-        return Err(Error::Unusable(format!(
-            "its schema is version {version} and this program knows {known}; use a newer windlass"
-        )));
-    }
-    for ((Migration { version, name, .. }, sum), (_, sql)) in rows.iter().zip(MIGRATIONS) {
-        if *sum != checksum(sql) {
-            let what = format!("migration {version} ({name}) is not the one that was applied to it");
-            return Err(Error::Unusable(what));
-        }
-    }
-    Ok(rows.into_iter().map(|(migration, _)| migration).collect())
-}
-
-/// FNV-1a: enough to notice that a text was edited.
-fn checksum(sql: &str) -> String {
-    let hash = sql.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    migration::check(rows, MIGRATIONS)
 }

@@ -36,7 +36,9 @@ use crate::request::{
 };
 use crate::store::Store;
 
-pub use migrate::{Migration, migrations};
+pub use migrate::migrations;
+
+pub use crate::migration::Migration;
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,10 +6,15 @@ use std::time::Duration;
 
 use rusqlite::types::{FromSqlError, Type, ValueRef};
 use rusqlite::{Row, Statement, params};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
 use windlass_core::{
-    Ageing, Entry, Json, Lane, Leadership, Line, Name, Notes, Progress, RetryPolicy, Schedule, Spec, State,
-    Status, Task, TaskId, Template, Timestamp, Worker, WorkerId,
+    Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, Spec, State, Status, Task,
+    TaskId, Template, Timestamp, Worker, WorkerId,
+};
+
+use crate::text::{
+    from_json, lines_from_json, lines_to_json, names_from_json, names_to_json, progress_from_json,
+    progress_to_json, to_json,
 };
 
 /// A value that this version did not write: a newer one did, or a hand.
@@ -71,26 +76,12 @@ pub(super) fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
     parse(row, column)
 }
 
-fn json<T: serde::de::DeserializeOwned + Default>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    match row.get_ref(column)?.as_str_or_null()? {
-        Some(text) => serde_json::from_str(text).map_err(|error| foreign(column, error)),
-        None => Ok(T::default()),
-    }
-}
-
-/// A list or a policy as JSON; nothing if it is the default.
-pub(super) fn to_json<T: Serialize + Default + PartialEq>(value: &T) -> Option<String> {
-    (*value != T::default()).then(|| serde_json::to_string(value).unwrap_or_default())
+fn json<T: DeserializeOwned + Default>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    from_json(row.get_ref(column)?.as_str_or_null()?).map_err(|error| foreign(column, error))
 }
 
 fn names(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Name>> {
-    let names: Vec<String> = json(row, column)?;
-    Ok(names.iter().map(|name| Name::stored(name)).collect())
-}
-
-fn names_json(names: &[Name]) -> String {
-    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-    serde_json::to_string(&names).unwrap_or_default()
+    names_from_json(row.get_ref(column)?.as_str_or_null()?).map_err(|error| foreign(column, error))
 }
 
 /// A row of the view `task_rows`: its place in the order of submission, and the task.
@@ -313,8 +304,8 @@ pub(super) fn put_worker(statement: &mut Statement<'_>, worker: &Worker) -> rusq
         worker.host,
         worker.version,
         worker.pool_size,
-        names_json(&worker.queues),
-        names_json(&worker.kinds),
+        names_to_json(&worker.queues),
+        names_to_json(&worker.kinds),
         micros(worker.dead_after),
         worker.started_at.as_micros(),
         worker.heartbeat_at.as_micros(),
@@ -325,38 +316,26 @@ pub(super) fn leadership(row: &Row<'_>) -> rusqlite::Result<Leadership> {
     Ok(Leadership { holder: worker_id(row, 0)?, term: unsigned(row, 1)?, until: time(row, 2)? })
 }
 
-/// [`Progress`] as it is stored.
-#[derive(PartialEq, Serialize, Deserialize)]
-struct ProgressText {
-    done: u64,
-    total: Option<u64>,
-    note: Option<String>,
-}
-
 /// What one attempt has told.
 pub(super) fn notes(row: &Row<'_>) -> rusqlite::Result<Notes> {
-    let progress: Option<ProgressText> = json(row, 1)?;
-    let lines: Vec<(i64, String)> = json(row, 4)?;
+    let text = |column: usize| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str_or_null()?);
     Ok(Notes {
         lease: row.get(0)?,
-        progress: progress.map(|ProgressText { done, total, note }| Progress { done, total, note }),
-        details: row.get_ref(2)?.as_str_or_null()?.map(Json::stored),
+        progress: progress_from_json(text(1)?).map_err(|error| foreign(1, error))?,
+        details: text(2)?.map(Json::stored),
         dropped: unsigned(row, 3)?,
-        lines: lines.into_iter().map(|(at, text)| Line { at: Timestamp::from_micros(at), text }).collect(),
+        lines: lines_from_json(text(4)?).map_err(|error| foreign(4, error))?,
     })
 }
 
 pub(super) fn put_notes(statement: &mut Statement<'_>, seq: i64, notes: &Notes) -> rusqlite::Result<usize> {
-    let Notes { lease, progress, details, dropped, lines } = notes;
-    let progress = progress.clone().map(|Progress { done, total, note }| ProgressText { done, total, note });
-    let lines: Vec<(i64, &str)> = lines.iter().map(|line| (line.at.as_micros(), &*line.text)).collect();
     statement.execute(params![
         seq,
-        lease,
-        to_json(&progress),
-        details.as_ref().map(Json::as_str),
-        signed(*dropped),
-        serde_json::to_string(&lines).unwrap_or_default(),
+        notes.lease,
+        progress_to_json(notes),
+        notes.details.as_ref().map(Json::as_str),
+        signed(notes.dropped),
+        lines_to_json(notes),
     ])
 }
 

@@ -68,8 +68,8 @@ const PARTS: u64 = 10;
 /// Operations of one sequence. Long enough for a task to live, die and be pruned; short enough to be read.
 const LENGTH: usize = 260;
 
-/// Operations of all parts together, unless `WINDLASS_COMMANDS` says otherwise: 40 sequences for each part.
-const OPERATIONS: usize = 104_000;
+/// Operations of all parts together, unless the lab or `WINDLASS_COMMANDS` says otherwise: 40 sequences for each part.
+pub(super) const OPERATIONS: usize = 104_000;
 
 /// Operations between two comparisons of everything.
 const EVERY: usize = 52;
@@ -106,7 +106,7 @@ async fn run_part(case: &Case, part: u64) {
         }
         Some(_) => {}
         None => {
-            let mut left = asked.unwrap_or(OPERATIONS).div_ceil(usize::try_from(PARTS).unwrap());
+            let mut left = asked.unwrap_or(case.operations()).div_ceil(usize::try_from(PARTS).unwrap());
             for seed in (part..).step_by(usize::try_from(PARTS).unwrap()) {
                 let length = left.min(LENGTH);
                 run_sequence(&pair, seed, length, EVERY, &mut tally).await;

@@ -1,0 +1,315 @@
+//! The tasks of one transaction: as they were loaded, as the core decided they are from now on, and the statements that write the
+//! difference, one for each way to change.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::SystemTime;
+
+use windlass_core::{Entry, Json, Name, Notes, Spec, State, Status, Task, TaskChange, TaskId, Timestamp};
+
+use super::row::{moment, signed};
+use super::tx::{Args, Tx, args};
+use crate::request::Rings;
+use crate::text::{lines_to_json, progress_to_json};
+
+/// A task, and where its row is.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) seq: i64,
+    /// Where the row of `live` or `ended` is: as long as it stays there, it is as it was.
+    pub(super) at: String,
+    /// How many rows of history it had when it was loaded.
+    pub(super) version: u32,
+    /// Whether it was over when it was loaded.
+    pub(super) was_over: bool,
+    pub(super) task: Task,
+    /// What its present attempt has told, if that was asked for.
+    pub(super) notes: Option<Notes>,
+    told: bool,
+    result: Option<Json>,
+    entries: Vec<Entry>,
+    deleted: bool,
+}
+
+impl Row {
+    pub(super) fn new(seq: i64, at: String, task: Task) -> Self {
+        let (version, was_over) = (task.status.entries, task.status.state.is_final());
+        Self {
+            seq,
+            at,
+            version,
+            was_over,
+            task,
+            notes: None,
+            told: false,
+            result: None,
+            entries: Vec::new(),
+            deleted: false,
+        }
+    }
+
+    fn is_changed(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    /// The row as others find it after the transaction, at its new place.
+    pub(super) fn settled(&self, at: String) -> Self {
+        Self::new(self.seq, at, self.task.clone())
+    }
+}
+
+/// What tasks are counted by.
+type Sort = (Name, Name, Name, &'static str);
+
+/// A lane: whose, and its key.
+pub(super) type LaneKey = (String, String);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Board {
+    rows: HashMap<TaskId, Row>,
+    counts: BTreeMap<Sort, i64>,
+    /// Lanes in which slots may have become free.
+    pub(super) lanes: BTreeSet<LaneKey>,
+    pub(super) rings: Rings,
+}
+
+/// The key of the lane that a task is in.
+pub(super) fn lane_of(spec: &Spec) -> Option<LaneKey> {
+    spec.lane_key().map(|(namespace, key)| (namespace.to_string(), key.to_owned()))
+}
+
+impl Board {
+    pub(super) fn put(&mut self, row: Row) {
+        self.rows.insert(row.task.id, row);
+    }
+
+    pub(super) fn get(&self, id: TaskId) -> Option<&Row> {
+        self.rows.get(&id).filter(|row| !row.deleted)
+    }
+
+    pub(super) fn get_mut(&mut self, id: TaskId) -> Option<&mut Row> {
+        self.rows.get_mut(&id)
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    /// What was written is written: goes on with rows that were loaded anew.
+    pub(super) fn replace(&mut self, fresh: Self) {
+        let before = std::mem::replace(&mut self.rows, fresh.rows);
+        for (id, row) in before {
+            if let Some(now) = self.rows.get_mut(&id) {
+                now.notes = row.notes;
+            }
+        }
+    }
+
+    pub(super) fn count(&mut self, spec: &Spec, state: State, by: i64) {
+        self.count_sort((spec.namespace.clone(), spec.queue.clone(), spec.kind.clone()), state, by);
+    }
+
+    /// The same, by namespace, queue and kind.
+    pub(super) fn count_sort(&mut self, (namespace, queue, kind): (Name, Name, Name), state: State, by: i64) {
+        *self.counts.entry((namespace, queue, kind, state.word())).or_default() += by;
+    }
+
+    /// Takes note of what the core decided about one task, because its holder said so or somebody else.
+    pub(super) fn change(&mut self, change: TaskChange, by_holder: bool) {
+        let Some(row) = self.rows.get_mut(&change.id) else { return };
+        let moves = change.moves_lane(&row.task);
+        self.rings.note(&row.task, &change.after, by_holder);
+        let before = std::mem::replace(&mut row.task.status, change.after);
+        row.result = change.result.or(row.result.take());
+        row.entries.extend(change.entries);
+        let (spec, state) = (row.task.spec.clone(), row.task.status.state);
+        if moves {
+            self.lanes.extend(lane_of(&spec));
+        }
+        self.count(&spec, before.state, -1);
+        self.count(&spec, state, 1);
+    }
+
+    pub(super) fn tell(&mut self, id: TaskId, notes: Notes) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            (row.notes, row.told) = (Some(notes), true);
+        }
+    }
+
+    pub(super) fn delete(&mut self, id: TaskId) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        row.deleted = true;
+        let (spec, state) = (row.task.spec.clone(), row.task.status.state);
+        self.count(&spec, state, -1);
+    }
+
+    /// Sends all that is to be written. Says how many statements that were.
+    pub(super) async fn send(&mut self, tx: &mut Tx) -> Sent {
+        let mut rows: Vec<&Row> = self.rows.values().collect();
+        rows.sort_unstable_by_key(|row| row.seq);
+        let mut sent = Sent::default();
+        let changed = |was_over: bool, is_over: bool| -> Vec<&Row> {
+            let rows = rows.iter().copied().filter(|row| row.is_changed() && !row.deleted);
+            rows.filter(|row| row.was_over == was_over && row.task.status.state.is_final() == is_over)
+                .collect()
+        };
+        for (rows, which) in [
+            (changed(false, true), (|sql| &*sql.end) as super::tx::Which),
+            (changed(true, true), |sql| &*sql.amend),
+        ] {
+            if !rows.is_empty() {
+                tx.send(which, ended_args(&rows)).await;
+                sent.statements += 1;
+            }
+        }
+        let reopened = changed(true, false);
+        if !reopened.is_empty() {
+            tx.send(|sql| &sql.reopen, live_args(&reopened)).await;
+            sent.statements += 1;
+        }
+        let updated = changed(false, false);
+        if !updated.is_empty() {
+            tx.send(|sql| &sql.update, live_args(&updated)).await;
+            sent.update = Some(sent.statements);
+            sent.statements += 1;
+        }
+        let deleted: Vec<i64> = rows.iter().filter(|row| row.deleted).map(|row| row.seq).collect();
+        if !deleted.is_empty() {
+            tx.send(|sql| &sql.delete, args![deleted.clone() => INT8_ARRAY]).await;
+            tx.send(|sql| &sql.delete_history, args![deleted => INT8_ARRAY]).await;
+            sent.statements += 2;
+        }
+        let kept = rows.iter().filter(|row| !row.deleted);
+        let entries: Vec<(i64, &Entry)> =
+            kept.clone().flat_map(|row| row.entries.iter().map(|entry| (row.seq, entry))).collect();
+        if !entries.is_empty() {
+            tx.send(|sql| &sql.history, history_args(&entries)).await;
+            sent.statements += 1;
+        }
+        let told: Vec<(i64, &Notes)> =
+            kept.filter(|row| row.told).filter_map(|row| Some((row.seq, row.notes.as_ref()?))).collect();
+        if !told.is_empty() {
+            tx.send(|sql| &sql.put_notes, notes_args(&told)).await;
+            sent.statements += 1;
+        }
+        sent.statements += usize::from(send_counts(tx, &std::mem::take(&mut self.counts)).await);
+        sent
+    }
+}
+
+/// What [`Board::send`] sent.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) statements: usize,
+    /// Which of them answers with the new places of rows.
+    pub(super) update: Option<usize>,
+}
+
+/// Adds to the numbers of tasks; says whether there was anything to add.
+pub(super) async fn send_counts(tx: &mut Tx, counts: &BTreeMap<Sort, i64>) -> bool {
+    let changed: Vec<(&Sort, i64)> =
+        counts.iter().filter(|(_, by)| **by != 0).map(|(sort, by)| (sort, *by)).collect();
+    if changed.is_empty() {
+        return false;
+    }
+    let column = |of: fn(&Sort) -> &str| -> Vec<String> {
+        changed.iter().map(|(sort, _)| of(sort).to_owned()).collect()
+    };
+    let values = args![
+        column(|sort| &sort.0) => TEXT_ARRAY,
+        column(|sort| &sort.1) => TEXT_ARRAY,
+        column(|sort| &sort.2) => TEXT_ARRAY,
+        column(|sort| sort.3) => TEXT_ARRAY,
+        changed.iter().map(|(_, by)| *by).collect::<Vec<i64>>() => INT8_ARRAY,
+    ];
+    tx.send(|sql| &sql.count, values).await;
+    true
+}
+
+fn each<T>(rows: &[&Row], of: impl Fn(&Row) -> T) -> Vec<T> {
+    rows.iter().map(|row| of(row)).collect()
+}
+
+fn status<T>(rows: &[&Row], of: impl Fn(&Status) -> T) -> Vec<T> {
+    rows.iter().map(|row| of(&row.task.status)).collect()
+}
+
+fn moments(rows: &[&Row], of: impl Fn(&Status) -> Option<Timestamp>) -> Vec<Option<SystemTime>> {
+    status(rows, |status| of(status).map(moment))
+}
+
+pub(super) fn small(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// What `end` and `amend` are given.
+fn ended_args(rows: &[&Row]) -> Args {
+    args![
+        each(rows, |row| row.at.clone()) => TEXT_ARRAY,
+        each(rows, |row| row.seq) => INT8_ARRAY,
+        each(rows, |row| small(row.version)) => INT4_ARRAY,
+        status(rows, |status| status.state.word()) => TEXT_ARRAY,
+        status(rows, |status| i64::from(status.attempt)) => INT8_ARRAY,
+        status(rows, |status| i64::from(status.lease)) => INT8_ARRAY,
+        status(rows, |status| status.worker.as_ref().map(|worker| worker.as_str().to_owned())) => TEXT_ARRAY,
+        moments(rows, |status| status.claimed_at) => TIMESTAMPTZ_ARRAY,
+        moments(rows, |status| status.started_at) => TIMESTAMPTZ_ARRAY,
+        moments(rows, |status| status.finished_at) => TIMESTAMPTZ_ARRAY,
+        moments(rows, |status| Some(status.updated_at)) => TIMESTAMPTZ_ARRAY,
+        status(rows, |status| status.error.clone()) => TEXT_ARRAY,
+        status(rows, |status| status.rank) => INT8_ARRAY,
+        status(rows, |status| small(status.entries)) => INT4_ARRAY,
+        each(rows, |row| row.result.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
+        signed(rows.len()) => INT8,
+    ]
+}
+
+/// What `update` and `reopen` are given.
+fn live_args(rows: &[&Row]) -> Args {
+    args![
+        each(rows, |row| row.at.clone()) => TEXT_ARRAY,
+        each(rows, |row| row.seq) => INT8_ARRAY,
+        each(rows, |row| small(row.version)) => INT4_ARRAY,
+        status(rows, |status| status.state.word()) => TEXT_ARRAY,
+        status(rows, |status| i64::from(status.attempt)) => INT8_ARRAY,
+        status(rows, |status| i64::from(status.lease)) => INT8_ARRAY,
+        status(rows, |status| status.worker.as_ref().map(|worker| worker.as_str().to_owned())) => TEXT_ARRAY,
+        moments(rows, |status| status.due_at) => TIMESTAMPTZ_ARRAY,
+        moments(rows, |status| status.claimed_at) => TIMESTAMPTZ_ARRAY,
+        moments(rows, |status| status.started_at) => TIMESTAMPTZ_ARRAY,
+        moments(rows, |status| Some(status.updated_at)) => TIMESTAMPTZ_ARRAY,
+        status(rows, |status| status.error.clone()) => TEXT_ARRAY,
+        status(rows, |status| status.slot) => BOOL_ARRAY,
+        status(rows, |status| status.rank) => INT8_ARRAY,
+        status(rows, |status| small(status.entries)) => INT4_ARRAY,
+        signed(rows.len()) => INT8,
+    ]
+}
+
+fn history_args(entries: &[(i64, &Entry)]) -> Args {
+    fn column<T>(entries: &[(i64, &Entry)], of: impl Fn(&Entry) -> T) -> Vec<T> {
+        entries.iter().map(|(_, entry)| of(entry)).collect()
+    }
+    args![
+        entries.iter().map(|(seq, _)| *seq).collect::<Vec<i64>>() => INT8_ARRAY,
+        column(entries, |entry| small(entry.seq)) => INT4_ARRAY,
+        column(entries, |entry| entry.to.word()) => TEXT_ARRAY,
+        column(entries, |entry| moment(entry.at)) => TIMESTAMPTZ_ARRAY,
+        column(entries, |entry| entry.reason.word()) => TEXT_ARRAY,
+        column(entries, |entry| entry.actor.clone()) => TEXT_ARRAY,
+        column(entries, |entry| entry.note.clone()) => TEXT_ARRAY,
+    ]
+}
+
+fn notes_args(told: &[(i64, &Notes)]) -> Args {
+    fn column<T>(told: &[(i64, &Notes)], of: impl Fn(&Notes) -> T) -> Vec<T> {
+        told.iter().map(|(_, notes)| of(notes)).collect()
+    }
+    args![
+        told.iter().map(|(seq, _)| *seq).collect::<Vec<i64>>() => INT8_ARRAY,
+        column(told, |notes| i64::from(notes.lease)) => INT8_ARRAY,
+        column(told, progress_to_json) => TEXT_ARRAY,
+        column(told, |notes| notes.details.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
+        column(told, |notes| signed(notes.dropped)) => INT8_ARRAY,
+        column(told, lines_to_json) => TEXT_ARRAY,
+    ]
+}

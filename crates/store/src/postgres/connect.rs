@@ -1,0 +1,206 @@
+//! Addresses, TLS and the pool of connections.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::Config;
+use tokio_postgres_rustls::MakeRustlsConnect;
+use windlass_core::Invalid;
+
+use super::failure::words;
+use crate::error::{Error, Result};
+
+/// The schema of a Windlass; several may live in one database, each in its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Schema(String);
+
+impl Schema {
+    /// Lower-case letters, digits and `_`, beginning with a letter; at most 48, so that names made from it fit.
+    pub fn new(name: &str) -> Result<Self, Invalid> {
+        let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        if !name.bytes().all(is_fine)
+            || !name.starts_with(|c: char| c.is_ascii_lowercase())
+            || name.len() > 48
+        {
+            let expected = "1 to 48 of a-z, 0-9 and _, beginning with a letter";
+            return Err(Invalid::new("schema", name, expected));
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// A number of its own for advisory locks.
+    pub(super) fn salt(&self) -> i64 {
+        let hash = self.0.bytes().fold(0x7769_6e64_6c61_7373_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        hash.cast_signed()
+    }
+
+    /// What the names of the documents' schemas begin with: nothing for the default, so that these have their own names.
+    pub(super) fn prefix(&self) -> String {
+        if *self == Self::default() { String::new() } else { format!("{}_", self.0) }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Schema {
+    fn default() -> Self {
+        Self("windlass".into())
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a Windlass is: what `postgres://user:password@host/database?schema=windlass&sslrootcert=ca.pem` says.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) config: Config,
+    pub(super) schema: Schema,
+    pub(super) connections: Option<usize>,
+    root_certificate: Option<String>,
+}
+
+/// Without the password.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// For people: hosts, database and schema, and no password.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<String> = self
+            .config
+            .get_hosts()
+            .iter()
+            .enumerate()
+            .map(|(at, host)| {
+                let ports = self.config.get_ports();
+                let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+                match host {
+                    tokio_postgres::config::Host::Tcp(name) => format!("{name}:{port}"),
+                    #[cfg(unix)]
+                    tokio_postgres::config::Host::Unix(path) => format!("{}:{port}", path.display()),
+                }
+            })
+            .collect();
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        write!(f, "postgres://{}/{database}?schema={}", hosts.join(","), self.schema)
+    }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let (mut schema, mut root_certificate, mut connections) = (Schema::default(), None, None);
+        let (place, settings) = text.split_once('?').unwrap_or((text, ""));
+        let mut left = Vec::new();
+        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+            match setting.split_once('=') {
+                Some(("schema", name)) => schema = Schema::new(name)?,
+                Some(("sslrootcert", path)) => root_certificate = Some(path.to_owned()),
+                Some(("connections", number)) => {
+                    let fits = number.parse().ok().filter(|number| (1..=1000).contains(number));
+                    let expected = "the most connections to hold, 1 to 1000";
+                    connections = Some(fits.ok_or_else(|| Invalid::new("connections", number, expected))?);
+                }
+                _ => left.push(setting),
+            }
+        }
+        let place = if left.is_empty() { place.to_owned() } else { format!("{place}?{}", left.join("&")) };
+        let expected = "postgres://USER:PASSWORD@HOST:PORT/DATABASE, and after a ? schema, connections, sslmode, \
+            sslrootcert and what libpq knows";
+        let mut config: Config = place.parse().map_err(|error: tokio_postgres::Error| {
+            let why = std::error::Error::source(&error).map(|why| format!(" ({why})")).unwrap_or_default();
+            Error::from(Invalid::new("store address", &without_password(text), format!("{expected}{why}")))
+        })?;
+        if config.get_application_name().is_none() {
+            config.application_name("windlass");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
+        Ok(Self { config, schema, connections, root_certificate })
+    }
+}
+
+/// An address that may be shown.
+fn without_password(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.into() };
+    match rest.rsplit_once('@') {
+        Some((who, place)) => {
+            let user = who.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}@{place}")
+        }
+        None => text.into(),
+    }
+}
+
+impl Address {
+    /// How to speak TLS: the server must be who it says, by the public authorities or the one that `sslrootcert` names.
+    pub(super) fn tls(&self) -> Result<MakeRustlsConnect> {
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        if let Some(path) = &self.root_certificate {
+            let unusable =
+                |why: String| Error::Unusable(format!("sslrootcert {path:?} cannot be used: {why}"));
+            let mut text = Vec::new();
+            let read = File::open(path).and_then(|mut file| file.read_to_end(&mut text));
+            read.map_err(|error| unusable(error.to_string()))?;
+            for certificate in CertificateDer::pem_slice_iter(&text) {
+                let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+                roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Unusable(format!("TLS cannot be used: {error}")))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(MakeRustlsConnect::new(config))
+    }
+
+    /// What to say when no connection could be made.
+    pub(super) fn unreachable(&self, error: PoolError) -> Error {
+        match error {
+            PoolError::Closed => Error::Closed,
+            PoolError::Backend(error) => {
+                Error::Unavailable(format!("{self} cannot be reached: {}", words(&error)))
+            }
+            PoolError::Timeout(_) => Error::Unavailable(format!("no connection to {self} was free in time")),
+            error => Error::Unavailable(format!("{self} cannot be reached: {error}")),
+        }
+    }
+
+    /// A pool of at most `size` connections, made when they are needed.
+    pub(super) fn pool(&self, size: usize) -> Result<Pool> {
+        let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let wait = Some(Duration::from_secs(10));
+        let manager = Manager::from_config(self.config.clone(), self.tls()?, how);
+        let pool = Pool::builder(manager)
+            .max_size(size)
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts { wait, create: wait, recycle: wait })
+            .build();
+        pool.map_err(|error| Error::Unusable(error.to_string()))
+    }
+}

@@ -1,0 +1,201 @@
+//! LISTEN and NOTIFY: how the processes at one database wake one another. Only an optimisation: what it misses is found by looking.
+//!
+//! A bell is rung after the commit, on a connection of its own, so that nobody's commit waits for the lock that NOTIFY takes;
+//! and what gathers while one is on its way is rung at once.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{AsyncMessage, Client};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tracing::{debug, info, warn};
+
+use super::connect::Address;
+use super::failure::words;
+use super::tx::{args, run};
+use crate::request::Rings;
+
+/// How often everybody is woken where notifications do not arrive.
+pub(super) const POLL: Duration = Duration::from_secs(1);
+
+/// How long the first notification may take before it counts as lost.
+const TRIAL: Duration = Duration::from_secs(2);
+
+/// How long to wait before the next try to listen.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether notifications arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hearing {
+    Listening,
+    Polling,
+}
+
+#[derive(Debug)]
+pub(super) struct Doorbell {
+    wake: watch::Sender<Rings>,
+    /// What the others are yet to be told.
+    untold: Mutex<Rings>,
+    news: Notify,
+    /// Who rings, so that one does not wake oneself.
+    sender: String,
+    pub(super) hearing: watch::Sender<Option<Hearing>>,
+}
+
+impl Doorbell {
+    pub(super) fn new(sender: String) -> Self {
+        let (wake, hearing) = (watch::Sender::default(), watch::Sender::new(None));
+        Self { wake, untold: Mutex::default(), news: Notify::new(), sender, hearing }
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<Rings> {
+        self.wake.subscribe()
+    }
+
+    /// Rings for everybody here and elsewhere.
+    pub(super) fn ring(&self, rings: Rings) {
+        if rings == Rings::default() {
+            return;
+        }
+        self.ring_here(rings);
+        add(&mut self.untold.lock().unwrap_or_else(PoisonError::into_inner), rings);
+        self.news.notify_one();
+    }
+
+    fn ring_here(&self, rings: Rings) {
+        self.wake.send_modify(|now| add(now, rings));
+    }
+
+    fn ring_all_here(&self) {
+        self.wake.send_modify(Rings::ring_all);
+    }
+
+    /// Listens and tells, for as long as the store is open; through lost connections, too.
+    pub(super) async fn attend(self: Arc<Self>, address: Address, tls: MakeRustlsConnect) {
+        loop {
+            if let Err(error) = self.listen(&address, tls.clone()).await {
+                debug!(error, "the doorbell is disconnected");
+            }
+            // What was rung in between was not heard.
+            self.ring_all_here();
+            sleep(AGAIN).await;
+        }
+    }
+
+    async fn listen(&self, address: &Address, tls: MakeRustlsConnect) -> Result<(), String> {
+        let said = |error: tokio_postgres::Error| words(&error);
+        let (client, mut connection) = address.config.connect(tls.clone()).await.map_err(said)?;
+        let (heard, mut news) = mpsc::unbounded_channel();
+        let driving = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notification(notification) = message {
+                    let _ = heard.send(notification.payload().to_owned());
+                }
+            }
+        });
+        let _stop = Abort(driving.abort_handle());
+        client.batch_execute(&format!("LISTEN {}", address.schema)).await.map_err(said)?;
+        let arrives = self.trial(address, tls, &mut news).await?;
+        self.ring_all_here();
+        let hearing = if arrives { Hearing::Listening } else { Hearing::Polling };
+        if self.hearing.send_replace(Some(hearing)) != Some(hearing) && hearing == Hearing::Polling {
+            warn!(
+                "notifications do not arrive (is there a pooler in transaction mode in between?); looking every {POLL:?} instead"
+            );
+        } else {
+            info!("listening for notifications");
+        }
+        loop {
+            tokio::select! {
+                biased;
+                payload = news.recv() => match payload {
+                    Some(payload) => self.hear(&payload),
+                    None => return Err("the connection was lost".into()),
+                },
+                () = self.news.notified() => {
+                    self.tell(&client, &address.schema).await?;
+                }
+                () = sleep(POLL), if hearing == Hearing::Polling => self.ring_all_here(),
+            }
+        }
+    }
+
+    /// Whether a notification from another connection arrives here.
+    async fn trial(
+        &self,
+        address: &Address,
+        tls: MakeRustlsConnect,
+        news: &mut mpsc::UnboundedReceiver<String>,
+    ) -> Result<bool, String> {
+        let said = |error: tokio_postgres::Error| words(&error);
+        let (other, connection) = address.config.connect(tls).await.map_err(said)?;
+        let (done, is_done) = oneshot::channel::<()>();
+        tokio::spawn(async move {
+            tokio::select! { _ = connection => {}, _ = is_done => {} }
+        });
+        let hello = format!("{} hello", self.sender);
+        let arrived = async {
+            notify(&other, &address.schema, hello.clone()).await?;
+            let arrives = timeout(TRIAL, async {
+                while let Some(payload) = news.recv().await {
+                    if payload == hello {
+                        return true;
+                    }
+                    self.hear(&payload);
+                }
+                false
+            });
+            Ok(arrives.await.unwrap_or(false))
+        };
+        let arrived = arrived.await;
+        drop(done);
+        arrived
+    }
+
+    /// Somebody rang: `SENDER BELLS`.
+    fn hear(&self, payload: &str) {
+        let (sender, bells) = payload.rsplit_once(' ').unwrap_or(("", payload));
+        if sender == self.sender {
+            return;
+        }
+        let count = |bell: char| u64::from(bells.contains(bell));
+        let (claimable, timed) = (count('c'), count('t'));
+        self.ring_here(Rings { claimable, timed, settled: count('s'), revoked: count('r') });
+    }
+
+    /// Rings for the others.
+    async fn tell(&self, client: &Client, channel: &super::Schema) -> Result<(), String> {
+        let untold = std::mem::take(&mut *self.untold.lock().unwrap_or_else(PoisonError::into_inner));
+        let bells =
+            [(untold.claimable, 'c'), (untold.timed, 't'), (untold.settled, 's'), (untold.revoked, 'r')];
+        let bells: String = bells.into_iter().filter(|(rung, _)| *rung > 0).map(|(_, bell)| bell).collect();
+        if bells.is_empty() {
+            return Ok(());
+        }
+        notify(client, channel, format!("{} {bells}", self.sender)).await
+    }
+}
+
+async fn notify(client: &Client, channel: &super::Schema, payload: String) -> Result<(), String> {
+    let values = args![channel.to_string() => TEXT, payload => TEXT];
+    run(client, "SELECT pg_notify($1, $2)", values).await.map(drop).map_err(|error| words(&error))
+}
+
+fn add(rings: &mut Rings, more: Rings) {
+    rings.claimable += more.claimable;
+    rings.timed += more.timed;
+    rings.settled += more.settled;
+    rings.revoked += more.revoked;
+}
+
+/// Stops a task when it is dropped.
+struct Abort(tokio::task::AbortHandle);
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,48 @@
+//! The thread that connections live on. No handler can starve it, and whatever becomes of a caller, its call goes on.
+
+use std::thread;
+
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::error::{Error, Result};
+
+/// Something to do there.
+type Errand = Box<dyn FnOnce() + Send>;
+
+/// The thread; it ends, with all that is in progress, when this is dropped.
+#[derive(Debug)]
+pub(super) struct Home(mpsc::UnboundedSender<Errand>);
+
+impl Home {
+    pub(super) fn new() -> Result<Self> {
+        let failed = |error| Error::Unavailable(format!("no thread for connections: {error}"));
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (errands, mut to_do) = mpsc::unbounded_channel::<Errand>();
+        let living = async move {
+            while let Some(errand) = to_do.recv().await {
+                errand();
+            }
+        };
+        let thread = thread::Builder::new().name("windlass-postgres".into());
+        thread.spawn(move || LocalSet::new().block_on(&runtime, living)).map_err(failed)?;
+        Ok(Self(errands))
+    }
+
+    /// Has `call` done.
+    pub(super) async fn run<T: Send + 'static, F: Future<Output = Result<T>> + 'static>(
+        &self,
+        call: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<T> {
+        let (answer, answered) = oneshot::channel();
+        let errand = move || {
+            let doing = call();
+            // A caller who went away does not want the answer.
+            spawn_local(async move { drop(answer.send(doing.await)) });
+        };
+        self.0.send(Box::new(errand)).map_err(|_| Error::Closed)?;
+        let stopped = |_| Err(Error::Unknown("the call was stopped by a bug".into()));
+        answered.await.unwrap_or_else(stopped)
+    }
+}

@@ -1,0 +1,88 @@
+//! The statements: files in `sql/`, written for the schema `windlass`, made ready for the one that is used.
+
+use super::Schema;
+
+/// Columns of `tasks` and of where a task stands, in the order that [`super::row::task`] reads them.
+const SPEC: &str = "t.seq, t.id, t.namespace, t.queue, t.kind, t.priority, t.per_hour, t.per_retry, t.key, t.lane, \
+    t.lane_limit, t.lane_strict, t.timeout, t.tags::text, t.max_attempts, t.retry::text, t.created_at";
+const LIVE: &str = "l.state, l.attempt, l.lease, l.worker, l.due_at, l.claimed_at, l.started_at, NULL::timestamptz, \
+    l.updated_at, l.error, l.slot, l.rank, l.entries";
+const ENDED: &str = "e.state, e.attempt, e.lease, e.worker, NULL::timestamptz, e.claimed_at, e.started_at, \
+    e.finished_at, e.updated_at, e.error, false, e.rank, e.entries";
+const ROW: &str = "r.seq, r.id, r.namespace, r.queue, r.kind, r.priority, r.per_hour, r.per_retry, r.key, r.lane, \
+    r.lane_limit, r.lane_strict, r.timeout, r.tags::text, r.max_attempts, r.retry::text, r.created_at, r.state, \
+    r.attempt, r.lease, r.worker, r.due_at, r.claimed_at, r.started_at, r.finished_at, r.updated_at, r.error, r.slot, \
+    r.rank, r.entries";
+const SCHEDULE: &str = "namespace, name, cron, zone, template::text, missed, overlap, paused, next_at, last_at, \
+    last_task, fired, skipped, error, updated_at";
+
+/// The last moment there is.
+const MAX: &str = "timestamptz '9999-12-31 23:59:59.999999+00'";
+
+/// Until when the worker in a row `w` is alive.
+const ALIVE_UNTIL: &str = "least(w.heartbeat_at + w.dead_after * interval '1 microsecond', \
+    timestamptz '9999-12-31 23:59:59.999999+00')";
+
+/// Into how many parts numbers of tasks are split, so that connections do not wait for one another.
+const PARTS: &str = "64";
+
+macro_rules! statements {
+    ($($name:ident)*) => {
+        /// Every statement.
+        #[derive(Debug)]
+        pub(super) struct Sql {
+            $(pub(super) $name: String,)*
+            /// A claim from one queue of one kind.
+            pub(super) claim_one: String,
+        }
+
+        impl Sql {
+            pub(super) fn new(schema: &Schema) -> Self {
+                let mut sql = Self {
+                    $($name: prepare(include_str!(concat!("sql/", stringify!($name), ".sql")), schema),)*
+                    claim_one: String::new(),
+                };
+                sql.claim_one = sql.claim.replace("{picked}", &sql.pick_one);
+                sql.claim = sql.claim.replace("{picked}", &sql.pick);
+                sql
+            }
+        }
+    };
+}
+
+statements! {
+    now alive lock_lanes lock_lanes_of load_live load_ended exists submit find_keys find_ids find_entities fill end amend
+    update reopen history count claim pick pick_one delete delete_history notes_of put_notes workers_of put_worker
+    heartbeat held delete_worker forget_workers workers lock_leader check_leader leader put_leader pause_queue
+    resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
+    due_schedules put_schedule delete_schedule due next_due orphans old parked_lanes record history_of all_notes find
+    counts lane_holders task settings
+}
+
+/// Fills in what several statements share, and the schema.
+fn prepare(text: &str, schema: &Schema) -> String {
+    let mut sql = text.to_owned();
+    for (name, value) in [
+        ("{spec}", SPEC),
+        ("{live}", LIVE),
+        ("{ended}", ENDED),
+        ("{schedule}", SCHEDULE),
+        ("{max}", MAX),
+        ("{alive_until}", ALIVE_UNTIL),
+        ("{parts}", PARTS),
+        ("{salt}", &schema.salt().to_string()),
+        ("r.*", ROW),
+        ("windlass.", &format!("{schema}.")),
+    ] {
+        sql = sql.replace(name, value);
+    }
+    sql
+}
+
+/// The statement for one step of a listing, whose places in the order of submission come from `source`.
+pub(super) fn listing(source: &str, order: &str, schema: &Schema) -> String {
+    format!(
+        "SELECT {ROW} FROM (SELECT s.seq FROM {source}) s \
+        CROSS JOIN LATERAL (SELECT * FROM {schema}.task_rows r WHERE r.seq = s.seq OFFSET 0) r ORDER BY s.seq {order}"
+    )
+}

@@ -1,0 +1,30 @@
+-- Claims the best of what can be claimed. Each queue and kind is its own range of the index, so nothing that the worker
+-- cannot run is ever read, and what another is claiming just now is passed over.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce($6, clock_timestamp()) AS now
+), ranges AS MATERIALIZED (
+    SELECT DISTINCT q.queue, k.kind FROM unnest($3::text[]) AS q (queue), unnest($4::text[]) AS k (kind)
+    WHERE EXISTS (SELECT FROM windlass.workers w, moment m WHERE w.id = $1 AND {alive_until} > m.now)
+        AND NOT EXISTS (SELECT FROM windlass.paused_queues p WHERE p.namespace = $2 AND p.queue = q.queue)
+), picked AS MATERIALIZED (
+    {picked}
+), taken AS (
+    UPDATE windlass.live l SET
+        state = 'claimed', attempt = l.attempt + 1, lease = l.lease + 1, worker = $1,
+        claimed_at = greatest(m.now, l.updated_at), updated_at = greatest(m.now, l.updated_at), entries = l.entries + 1
+    FROM moment m WHERE l.ctid = ANY (ARRAY(SELECT at FROM picked))
+    RETURNING l.*, l.ctid AS at
+), told AS (
+    INSERT INTO windlass.history (task, n, state, at, reason, actor)
+    SELECT seq, entries, 'claimed', updated_at, 'claimed', $1 FROM taken
+), counted AS (
+    INSERT INTO windlass.counts AS c (namespace, queue, kind, state, part, tasks)
+    SELECT $2, t.queue, t.kind, d.state, pg_backend_pid() % {parts}, d.sign * count(*)
+    FROM taken t, (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign) GROUP BY t.queue, t.kind, d.state, d.sign
+    ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
+)
+SELECT {spec}, {live}, l.at::text, t.payload::text, CASE WHEN l.lease > 1 THEN (
+    SELECT n.details::text FROM windlass.notes n
+    WHERE n.task = l.seq AND n.details IS NOT NULL ORDER BY n.lease DESC LIMIT 1) END
+FROM taken l CROSS JOIN LATERAL (SELECT * FROM windlass.tasks t WHERE t.seq = l.seq OFFSET 0) t
+ORDER BY l.rank DESC, l.seq

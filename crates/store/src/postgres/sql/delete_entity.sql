@@ -1,0 +1,1 @@
+DELETE FROM windlass.entities WHERE namespace = $1 AND entity = $2

@@ -1,0 +1,1 @@
+DELETE FROM windlass.history WHERE task = ANY ($1)

@@ -1,0 +1,1 @@
+DELETE FROM windlass.schedules WHERE namespace = $1 AND name = $2

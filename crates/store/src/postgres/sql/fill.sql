@@ -1,0 +1,22 @@
+-- Gives free slots of lanes to those who wait for one, in submit order. The head of the line decides: if it cannot
+-- start, nobody overtakes it. The caller has the lanes' locks.
+WITH lanes AS (
+    SELECT DISTINCT namespace, lane FROM unnest($1::text[], $2::text[]) AS u (namespace, lane)
+), line AS (
+    SELECT p.at, bool_and(c.taken + p.place <= p.lane_limit) OVER (
+        PARTITION BY n.namespace, n.lane ORDER BY p.place) AS may
+    FROM lanes n
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS taken FROM windlass.live l WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.slot
+    ) c
+    CROSS JOIN LATERAL (
+        SELECT w.*, row_number() OVER (ORDER BY w.seq) AS place FROM (
+            SELECT l.ctid AS at, l.seq, l.lane_limit FROM windlass.live l
+            WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.lane IS NOT NULL AND NOT l.slot AND l.state = 'pending'
+            ORDER BY l.seq LIMIT $3
+        ) w
+    ) p
+), given AS (
+    UPDATE windlass.live SET slot = true WHERE ctid = ANY (ARRAY(SELECT at FROM line WHERE may)) RETURNING 1
+)
+SELECT count(*) FROM given

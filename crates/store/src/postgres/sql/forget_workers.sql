@@ -1,0 +1,1 @@
+DELETE FROM windlass.workers w WHERE {alive_until} < $1

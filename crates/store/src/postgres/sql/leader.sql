@@ -1,0 +1,1 @@
+SELECT holder, term, until FROM windlass.leader

@@ -1,0 +1,5 @@
+SELECT {spec}, {live}, l.ctid::text
+FROM unnest($1::uuid[]) AS u (id)
+CROSS JOIN LATERAL (SELECT * FROM windlass.tasks t WHERE t.id = u.id OFFSET 0) t
+JOIN windlass.live l ON l.seq = t.seq
+ORDER BY l.seq FOR UPDATE OF l

@@ -1,0 +1,1 @@
+SELECT namespace, queue FROM windlass.paused_queues ORDER BY namespace, queue

@@ -1,0 +1,1 @@
+INSERT INTO windlass.entities (namespace, entity) VALUES ($1, $2) ON CONFLICT DO NOTHING

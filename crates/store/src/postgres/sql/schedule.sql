@@ -1,0 +1,1 @@
+SELECT {schedule} FROM windlass.schedules WHERE namespace = $1 AND name = $2 FOR UPDATE

