@@ -6,6 +6,7 @@
 
 mod by_hand;
 mod peer;
+mod postgres;
 mod table;
 mod through_engine;
 mod through_store;
@@ -39,6 +40,9 @@ struct Args {
     /// Where the database files are made; a temporary directory if absent.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Measure on PostgreSQL instead of SQLite, on a private server.
+    #[arg(long)]
+    postgres: bool,
     /// Print one JSON value instead of a table.
     #[arg(long)]
     json: bool,
@@ -61,12 +65,19 @@ impl Case {
 fn main() -> Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut table = Table::default();
+    if args.postgres {
+        postgres::measure(&runtime, &args, &mut table)?;
+        if args.json {
+            println!("{}", table.json());
+        }
+        return Ok(());
+    }
     let temporary = match &args.directory {
         Some(directory) => tempfile::tempdir_in(directory),
         None => tempfile::tempdir(),
     };
     let directory = temporary.context("no directory for the database files")?;
-    let mut table = Table::default();
     for durability in [Durability::Full, Durability::Normal] {
         for batch in [1, 100, 1_000] {
             let tasks =

@@ -65,7 +65,7 @@ fn open(file: &Path, durability: Durability) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(Options::new(file).durability(durability).open()?))
 }
 
-async fn register(store: &dyn Store, name: &str) -> Result<WorkerId> {
+pub(crate) async fn register(store: &dyn Store, name: &str) -> Result<WorkerId> {
     let worker = WorkerId::new(format!("{name}-{}", Uuid::now_v7().simple()))?;
     // It sends no heartbeats, so it must not need them.
     let dead_after = Duration::from_secs(24 * 3600);
