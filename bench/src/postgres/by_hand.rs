@@ -16,10 +16,8 @@ const SUBMIT: &str = "WITH new AS MATERIALIZED (
         INSERT INTO tasks (seq, id, namespace, queue, kind, priority, per_hour, per_retry, max_attempts, created_at, payload)
         SELECT seq, id, 'default', 'default', 'bench:noop', 0, 0, 0, 3, now(), payload::json FROM new
     ), begun AS (
-        INSERT INTO live (seq, namespace, queue, kind, state, attempt, lease, updated_at, slot, rank, entries)
-        SELECT seq, 'default', 'default', 'bench:noop', 'pending', 0, 0, now(), false, 0, 1 FROM new
-    ), told AS (
-        INSERT INTO history (task, n, state, at, reason) SELECT seq, 1, 'pending', now(), 'submitted' FROM new
+        INSERT INTO live (seq, namespace, queue, kind, state, attempt, lease, updated_at, slot, rank, entries, plain)
+        SELECT seq, 'default', 'default', 'bench:noop', 'pending', 0, 0, now(), false, 0, 1, true FROM new
     )
     INSERT INTO counts AS c VALUES ('default', 'default', 'bench:noop', 'pending', pg_backend_pid() % 64, $3::bigint)
     ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks";
@@ -33,8 +31,6 @@ const CLAIM: &str = "WITH picked AS MATERIALIZED (
         UPDATE live SET state = 'claimed', attempt = attempt + 1, lease = lease + 1, worker = $1, claimed_at = now(),
             updated_at = now(), entries = entries + 1
         WHERE ctid = ANY (ARRAY(SELECT at FROM picked)) RETURNING seq, lease, attempt, ctid AS at
-    ), told AS (
-        INSERT INTO history (task, n, state, at, reason, actor) SELECT seq, 2, 'claimed', now(), 'claimed', $1 FROM taken
     ), counted AS (
         INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', d.state, pg_backend_pid() % 64, d.sign * count(*)
         FROM taken, (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign) GROUP BY d.state, d.sign
@@ -50,12 +46,8 @@ const FINISH: &str = "WITH said AS (
         RETURNING l.seq, l.attempt, l.lease, l.claimed_at, l.rank, u.result
     ), kept AS (
         INSERT INTO ended (seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, rank,
-            entries, result)
-        SELECT seq, 'completed', attempt, lease, $1, claimed_at, now(), now(), now(), rank, 4, result::json FROM gone
-    ), told AS (
-        INSERT INTO history (task, n, state, at, reason, actor)
-        SELECT seq, h.n, h.state, now(), h.reason, $1
-        FROM gone, (VALUES (3, 'running', 'started'), (4, 'completed', 'completed')) AS h (n, state, reason)
+            entries, plain, result)
+        SELECT seq, 'completed', attempt, lease, $1, claimed_at, now(), now(), now(), rank, 4, true, result::json FROM gone
     ), counted AS (
         INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', d.state, pg_backend_pid() % 64, d.sign * count(*)
         FROM gone, (VALUES ('completed', 1), ('claimed', -1)) AS d (state, sign) GROUP BY d.state, d.sign

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;
 
-use windlass_core::{Entry, Json, Name, Notes, Spec, State, Status, Task, TaskChange, TaskId, Timestamp};
+use windlass_core::{
+    Entry, Json, Name, Notes, Reason, Spec, State, Status, Task, TaskChange, TaskId, Timestamp,
+};
 
 use super::row::{moment, signed};
 use super::tx::{Args, Tx, args};
@@ -22,6 +24,10 @@ pub(super) struct Row {
     /// Whether it was over when it was loaded.
     pub(super) was_over: bool,
     pub(super) task: Task,
+    /// Whether its history so far follows from the rest, and is not written down.
+    plain: bool,
+    /// Who submitted it.
+    actor: Option<String>,
     /// What its present attempt has told, if that was asked for.
     pub(super) notes: Option<Notes>,
     told: bool,
@@ -31,13 +37,15 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(seq: i64, at: String, task: Task) -> Self {
+    pub(super) fn new(seq: i64, at: String, plain: bool, actor: Option<String>, task: Task) -> Self {
         let (version, was_over) = (task.status.entries, task.status.state.is_final());
         Self {
             seq,
             at,
             version,
             was_over,
+            plain,
+            actor,
             task,
             notes: None,
             told: false,
@@ -53,8 +61,50 @@ impl Row {
 
     /// The row as others find it after the transaction, at its new place.
     pub(super) fn settled(&self, at: String) -> Self {
-        Self::new(self.seq, at, self.task.clone())
+        Self::new(self.seq, at, self.plain, self.actor.clone(), self.task.clone())
     }
+
+    /// Takes note of a change. The first one that leaves the plain way has all that happened until then written down.
+    fn change(&mut self, change: TaskChange) -> Status {
+        if self.plain && !is_plain(&change.entries) {
+            self.plain = false;
+            self.entries = plain_history(&self.task, self.actor.as_deref());
+        }
+        self.result = change.result.or(self.result.take());
+        self.entries.extend(change.entries);
+        std::mem::replace(&mut self.task.status, change.after)
+    }
+}
+
+/// Whether these are steps of the plain way, which the columns of a task tell.
+fn is_plain(entries: &[Entry]) -> bool {
+    entries.iter().all(|entry| {
+        let reason = match entry.to {
+            State::Claimed => Reason::Claimed,
+            State::Running => Reason::Started,
+            State::Completed => Reason::Completed,
+            _ => return false,
+        };
+        entry.reason == reason && entry.note.is_none()
+    })
+}
+
+/// The history of a task that went the plain way so far.
+pub(super) fn plain_history(task: &Task, actor: Option<&str>) -> Vec<Entry> {
+    let Status { worker, claimed_at, started_at, finished_at, entries, .. } = &task.status;
+    let (submitter, worker) = (actor.map(Into::into), worker.as_ref().map(|worker| worker.as_str().into()));
+    let steps = [
+        (State::Pending, Some(task.spec.created_at), Reason::Submitted, submitter),
+        (State::Claimed, *claimed_at, Reason::Claimed, worker.clone()),
+        (State::Running, *started_at, Reason::Started, worker.clone()),
+        (State::Completed, *finished_at, Reason::Completed, worker),
+    ];
+    let mut from = None;
+    let steps = (1..=*entries).zip(steps).map(|(seq, (to, at, reason, actor))| {
+        let at = at.unwrap_or(task.status.updated_at);
+        Entry { seq, from: from.replace(to), to, at, actor, reason, note: None }
+    });
+    steps.collect()
 }
 
 /// What tasks are counted by.
@@ -118,9 +168,7 @@ impl Board {
         let Some(row) = self.rows.get_mut(&change.id) else { return };
         let moves = change.moves_lane(&row.task);
         self.rings.note(&row.task, &change.after, by_holder);
-        let before = std::mem::replace(&mut row.task.status, change.after);
-        row.result = change.result.or(row.result.take());
-        row.entries.extend(change.entries);
+        let before = row.change(change);
         let (spec, state) = (row.task.spec.clone(), row.task.status.state);
         if moves {
             self.lanes.extend(lane_of(&spec));
@@ -179,8 +227,9 @@ impl Board {
             sent.statements += 2;
         }
         let kept = rows.iter().filter(|row| !row.deleted);
+        let told = kept.clone().filter(|row| !row.plain);
         let entries: Vec<(i64, &Entry)> =
-            kept.clone().flat_map(|row| row.entries.iter().map(|entry| (row.seq, entry))).collect();
+            told.flat_map(|row| row.entries.iter().map(|entry| (row.seq, entry))).collect();
         if !entries.is_empty() {
             tx.send(|sql| &sql.history, history_args(&entries)).await;
             sent.statements += 1;
@@ -258,6 +307,7 @@ fn ended_args(rows: &[&Row]) -> Args {
         status(rows, |status| status.error.clone()) => TEXT_ARRAY,
         status(rows, |status| status.rank) => INT8_ARRAY,
         status(rows, |status| small(status.entries)) => INT4_ARRAY,
+        each(rows, |row| row.plain) => BOOL_ARRAY,
         each(rows, |row| row.result.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
         signed(rows.len()) => INT8,
     ]
@@ -281,6 +331,7 @@ fn live_args(rows: &[&Row]) -> Args {
         status(rows, |status| status.slot) => BOOL_ARRAY,
         status(rows, |status| status.rank) => INT8_ARRAY,
         status(rows, |status| small(status.entries)) => INT4_ARRAY,
+        each(rows, |row| row.plain) => BOOL_ARRAY,
         signed(rows.len()) => INT8,
     ]
 }

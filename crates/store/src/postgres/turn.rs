@@ -189,7 +189,7 @@ impl Tx {
                     let id = row::id(&row, 1)?;
                     missing.remove(&id);
                     match row::task(&row) {
-                        Ok((seq, task)) => board.put(Row::new(seq, row::get(&row, AFTER_TASK)?, task)),
+                        Ok((seq, task)) => board.put(found(&row, seq, task)?),
                         Err(row::Foreign(why)) => {
                             unreadable.insert(id, Rejected::Unreadable { task: id, why });
                         }
@@ -314,9 +314,9 @@ impl Tx {
     fn claimed(&self, answer: &Answer, taken: &mut Vec<Row>) -> Vec<Claimed> {
         let decode = |row: &tokio_postgres::Row| -> Result<(Row, Claimed), row::Foreign> {
             let (seq, task) = row::task(row)?;
-            let payload = row::json(row, AFTER_TASK + 1)?.unwrap_or_default();
-            let details = row::json(row, AFTER_TASK + 2)?;
-            let held = Row::new(seq, row::get(row, AFTER_TASK)?, task.clone());
+            let payload = row::json(row, AFTER_TASK + 3)?.unwrap_or_default();
+            let details = row::json(row, AFTER_TASK + 4)?;
+            let held = found(row, seq, task.clone())?;
             Ok((held, Claimed { task, payload, details }))
         };
         let mut claimed = Vec::with_capacity(answer.rows.len());
@@ -331,6 +331,13 @@ impl Tx {
         }
         claimed
     }
+}
+
+/// A task that was loaded, with the place of its row and what its history needs.
+fn found(row: &tokio_postgres::Row, seq: i64, task: Task) -> Result<Row, row::Foreign> {
+    let (at, plain, actor) =
+        (row::get(row, AFTER_TASK)?, row::get(row, AFTER_TASK + 1)?, row::get(row, AFTER_TASK + 2)?);
+    Ok(Row::new(seq, at, plain, actor, task))
 }
 
 /// The new places of rows that were updated.

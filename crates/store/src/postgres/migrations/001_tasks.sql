@@ -22,6 +22,7 @@ CREATE TABLE tasks (
     max_attempts bigint      CHECK (max_attempts > 0),            -- null is no limit
     retry        json,                                            -- null is the default policy
     created_at   timestamptz NOT NULL,
+    actor        text,                                            -- who submitted it
     payload      json        NOT NULL,
     CHECK ((lane IS NULL) = (lane_limit IS NULL))
 ) WITH (autovacuum_analyze_scale_factor = 0.02);
@@ -48,6 +49,7 @@ CREATE TABLE live (
     slot       boolean     NOT NULL,
     rank       bigint      NOT NULL,
     entries    integer     NOT NULL CHECK (entries > 0),
+    plain      boolean     NOT NULL,                              -- see history
     CHECK (CASE state
         WHEN 'pending' THEN worker IS NULL AND due_at IS NULL AND error IS NULL
         WHEN 'claimed' THEN worker IS NOT NULL AND due_at IS NULL AND error IS NULL
@@ -90,6 +92,7 @@ CREATE TABLE ended (
     error       text        CHECK (error <> ''),
     rank        bigint      NOT NULL,
     entries     integer     NOT NULL CHECK (entries > 0),
+    plain       boolean     NOT NULL,
     result      json,
     CHECK (CASE state
         WHEN 'completed' THEN worker IS NOT NULL AND error IS NULL AND result IS NOT NULL
@@ -103,8 +106,9 @@ CREATE TABLE ended (
     CHECK ((worker IS NULL) = (claimed_at IS NULL))
 );
 
--- What retention reads.
-CREATE INDEX ended_finished ON ended (state, finished_at, seq);
+-- What retention reads. The usual end has an index of its own, which grows at one end only.
+CREATE INDEX ended_completed ON ended (finished_at, seq) WHERE state = 'completed';
+CREATE INDEX ended_finished ON ended (state, finished_at, seq) WHERE state <> 'completed';
 -- What listings of unusual ends read. The usual one pays nothing for it.
 CREATE INDEX ended_unusual ON ended (state, seq) WHERE state <> 'completed';
 
@@ -123,7 +127,10 @@ FROM tasks t CROSS JOIN LATERAL (
     FROM ended e WHERE e.seq = t.seq
 ) s;
 
-CREATE TABLE history (
+-- What happened to a task. As long as it goes the plain way (pending, claimed, running, completed, one after the other), its own
+-- columns tell all of it, and nothing is written here. With the first change that is not of that way, what happened until then
+-- is written down, and everything from then on.
+CREATE TABLE history_rows (
     task   bigint      NOT NULL,
     n      integer     NOT NULL CHECK (n > 0),
     state  text        NOT NULL COLLATE "C",
@@ -134,6 +141,20 @@ CREATE TABLE history (
     PRIMARY KEY (task, n)
 );
 
+CREATE VIEW history AS
+SELECT task, n, state, at, reason, actor, note FROM history_rows
+UNION ALL
+SELECT s.seq, h.n, h.state, h.at, h.reason, h.actor, NULL FROM (
+    SELECT seq, entries, worker, claimed_at, started_at, NULL AS finished_at FROM live WHERE plain
+    UNION ALL
+    SELECT seq, entries, worker, claimed_at, started_at, finished_at FROM ended WHERE plain
+) s JOIN tasks t ON t.seq = s.seq CROSS JOIN LATERAL (VALUES
+    (1, 'pending', t.created_at, 'submitted', t.actor),
+    (2, 'claimed', s.claimed_at, 'claimed', s.worker),
+    (3, 'running', s.started_at, 'started', s.worker),
+    (4, 'completed', s.finished_at, 'completed', s.worker)
+) AS h (n, state, at, reason, actor) WHERE h.n <= s.entries;
+
 CREATE FUNCTION history_is_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
@@ -143,7 +164,7 @@ BEGIN
     END IF;
     RETURN OLD;
 END $$;
-CREATE TRIGGER history_is_append_only BEFORE UPDATE OR DELETE ON history
+CREATE TRIGGER history_is_append_only BEFORE UPDATE OR DELETE ON history_rows
     FOR EACH ROW EXECUTE FUNCTION history_is_append_only();
 
 -- What attempts tell about themselves.

@@ -3,15 +3,15 @@ WITH said AS (
     SELECT * FROM unnest(
         $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
         $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::bigint[],
-        $14::integer[], $15::text[]
+        $14::integer[], $15::boolean[], $16::text[]
     ) AS u (
         at, seq, before, state, attempt, lease, worker,
-        claimed_at, started_at, finished_at, updated_at, error, rank, entries, result)
+        claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain, result)
 ), changed AS (
     UPDATE windlass.ended e SET
         state = u.state, attempt = u.attempt, lease = u.lease, worker = u.worker, claimed_at = u.claimed_at,
         started_at = u.started_at, finished_at = u.finished_at, updated_at = u.updated_at, error = u.error, rank = u.rank,
-        entries = u.entries, result = coalesce(u.result::json, e.result)
+        entries = u.entries, plain = u.plain, result = coalesce(u.result::json, e.result)
     FROM said u WHERE e.ctid = u.at AND e.seq = u.seq AND e.entries = u.before RETURNING 1
 )
-SELECT CASE WHEN count(*) = $16 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM changed
+SELECT CASE WHEN count(*) = $17 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM changed

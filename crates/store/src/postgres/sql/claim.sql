@@ -15,15 +15,15 @@ WITH moment AS MATERIALIZED (
     FROM moment m WHERE l.ctid = ANY (ARRAY(SELECT at FROM picked))
     RETURNING l.*, l.ctid AS at
 ), told AS (
-    INSERT INTO windlass.history (task, n, state, at, reason, actor)
-    SELECT seq, entries, 'claimed', updated_at, 'claimed', $1 FROM taken
+    INSERT INTO windlass.history_rows (task, n, state, at, reason, actor)
+    SELECT seq, entries, 'claimed', updated_at, 'claimed', $1 FROM taken WHERE NOT plain
 ), counted AS (
     INSERT INTO windlass.counts AS c (namespace, queue, kind, state, part, tasks)
     SELECT $2, t.queue, t.kind, d.state, pg_backend_pid() % {parts}, d.sign * count(*)
     FROM taken t, (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign) GROUP BY t.queue, t.kind, d.state, d.sign
     ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
 )
-SELECT {spec}, {live}, l.at::text, t.payload::text, CASE WHEN l.lease > 1 THEN (
+SELECT {spec}, {live}, l.at::text, l.plain, t.actor, t.payload::text, CASE WHEN l.lease > 1 THEN (
     SELECT n.details::text FROM windlass.notes n
     WHERE n.task = l.seq AND n.details IS NOT NULL ORDER BY n.lease DESC LIMIT 1) END
 FROM taken l CROSS JOIN LATERAL (SELECT * FROM windlass.tasks t WHERE t.seq = l.seq OFFSET 0) t

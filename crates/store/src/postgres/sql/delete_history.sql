@@ -1,1 +1,1 @@
-DELETE FROM windlass.history WHERE task = ANY ($1)
+DELETE FROM windlass.history_rows WHERE task = ANY ($1)

@@ -3,18 +3,19 @@ WITH said AS (
     SELECT * FROM unnest(
         $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
         $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::bigint[],
-        $14::integer[], $15::text[]
+        $14::integer[], $15::boolean[], $16::text[]
     ) AS u (
         at, seq, before, state, attempt, lease, worker,
-        claimed_at, started_at, finished_at, updated_at, error, rank, entries, result)
+        claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain, result)
 ), gone AS (
     DELETE FROM windlass.live l USING said u
     WHERE l.ctid = u.at AND l.seq = u.seq AND l.entries = u.before RETURNING u.*
 ), kept AS (
     INSERT INTO windlass.ended (
-        seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, error, rank, entries, result)
+        seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain,
+        result)
     SELECT seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, error, rank, entries,
-        result::json
+        plain, result::json
     FROM gone
 )
-SELECT CASE WHEN count(*) = $16 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM gone
+SELECT CASE WHEN count(*) = $17 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM gone

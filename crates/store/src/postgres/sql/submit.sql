@@ -12,16 +12,19 @@ WITH new AS MATERIALIZED (
 ), added AS (
     INSERT INTO windlass.tasks (
         seq, id, namespace, queue, kind, priority, per_hour, per_retry, key, lane, lane_limit, lane_strict, timeout,
-        tags, max_attempts, retry, created_at, payload)
+        tags, max_attempts, retry, created_at, actor, payload)
     SELECT seq, id, namespace, queue, kind, priority, per_hour, per_retry, key, lane, lane_limit, lane_strict, timeout,
-        tags::json, max_attempts, retry::json, created_at, payload::json
+        tags::json, max_attempts, retry::json, created_at, actor, payload::json
     FROM new ON CONFLICT DO NOTHING RETURNING 1
 ), begun AS (
     INSERT INTO windlass.live (
-        seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, due_at, updated_at, slot, rank, entries)
-    SELECT seq, namespace, queue, kind, lane, lane_limit, state, 0, 0, due_at, created_at, false, rank, 1 FROM new
+        seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, due_at, updated_at, slot, rank, entries,
+        plain)
+    SELECT seq, namespace, queue, kind, lane, lane_limit, state, 0, 0, due_at, created_at, false, rank, 1,
+        state = 'pending'
+    FROM new
 ), told AS (
-    INSERT INTO windlass.history (task, n, state, at, reason, actor)
-    SELECT seq, 1, state, created_at, 'submitted', actor FROM new
+    INSERT INTO windlass.history_rows (task, n, state, at, reason, actor)
+    SELECT seq, 1, state, created_at, 'submitted', actor FROM new WHERE state <> 'pending'
 )
 SELECT CASE WHEN count(*) = $22 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM added

@@ -3,17 +3,17 @@ WITH said AS (
     SELECT * FROM unnest(
         $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
         $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::boolean[],
-        $14::bigint[], $15::integer[]
+        $14::bigint[], $15::integer[], $16::boolean[]
     ) AS u (
         at, seq, before, state, attempt, lease, worker,
-        due_at, claimed_at, started_at, updated_at, error, slot, rank, entries)
+        due_at, claimed_at, started_at, updated_at, error, slot, rank, entries, plain)
 ), changed AS (
     UPDATE windlass.live l SET
         state = u.state, attempt = u.attempt, lease = u.lease, worker = u.worker, due_at = u.due_at,
         claimed_at = u.claimed_at, started_at = u.started_at, updated_at = u.updated_at, error = u.error, slot = u.slot,
-        rank = u.rank, entries = u.entries
+        rank = u.rank, entries = u.entries, plain = u.plain
     FROM said u WHERE l.ctid = u.at AND l.seq = u.seq AND l.entries = u.before RETURNING l.seq, l.ctid::text AS at
 )
 SELECT c.seq, c.at, g.guard
-FROM (SELECT CASE WHEN count(*) = $16 THEN 1 ELSE 1 / (count(*) - count(*)) END AS guard FROM changed) g
+FROM (SELECT CASE WHEN count(*) = $17 THEN 1 ELSE 1 / (count(*) - count(*)) END AS guard FROM changed) g
 LEFT JOIN changed c ON true
