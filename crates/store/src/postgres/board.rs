@@ -201,8 +201,8 @@ impl Board {
                 .collect()
         };
         for (rows, which) in [
-            (changed(false, true), (|sql| &*sql.end) as super::tx::Which),
-            (changed(true, true), |sql| &*sql.amend),
+            (changed(false, true), (|sql| &sql.end) as super::tx::Which),
+            (changed(true, true), |sql| &sql.amend),
         ] {
             if !rows.is_empty() {
                 tx.send(which, ended_args(&rows)).await;

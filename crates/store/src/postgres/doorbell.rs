@@ -55,6 +55,11 @@ impl Doorbell {
         self.wake.subscribe()
     }
 
+    /// Whether notifications arrive; then no pooler is in between.
+    pub(super) fn is_listening(&self) -> bool {
+        *self.hearing.borrow() == Some(Hearing::Listening)
+    }
+
     /// Rings for everybody here and elsewhere.
     pub(super) fn ring(&self, rings: Rings) {
         if rings == Rings::default() {

@@ -84,7 +84,7 @@ impl Inner {
     pub(super) async fn pause(self: &Arc<Self>, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
         let values = || args![namespace.to_string() => TEXT, queue.to_string() => TEXT];
         let which =
-            if paused { (|sql| &*sql.pause_queue) as Which } else { (|sql| &*sql.resume_queue) as Which };
+            if paused { (|sql| &sql.pause_queue) as Which } else { (|sql| &sql.resume_queue) as Which };
         self.write(which, values).await?;
         if !paused {
             self.ring(Rings { claimable: 1, ..Rings::default() });
@@ -100,7 +100,7 @@ impl Inner {
     ) -> Result<bool> {
         let values = || args![namespace.to_string() => TEXT, entity.as_str().to_owned() => TEXT];
         let which =
-            if known { (|sql| &*sql.put_entity) as Which } else { (|sql| &*sql.delete_entity) as Which };
+            if known { (|sql| &sql.put_entity) as Which } else { (|sql| &sql.delete_entity) as Which };
         Ok(self.write(which, values).await? > 0)
     }
 

@@ -54,10 +54,10 @@ impl Inner {
         let page = || args![moment(now) => TIMESTAMPTZ, signed(limit) => INT8];
         let answers = self.read(|| {
             vec![
-                ((|sql| &*sql.due) as Which, page()),
-                (|sql| &*sql.orphans, page()),
-                (|sql| &*sql.due_schedules, page()),
-                (|sql| &*sql.next_due, args![moment(now) => TIMESTAMPTZ]),
+                ((|sql| &sql.due) as Which, page()),
+                (|sql| &sql.orphans, page()),
+                (|sql| &sql.due_schedules, page()),
+                (|sql| &sql.next_due, args![moment(now) => TIMESTAMPTZ]),
             ]
         });
         let answers = answers.await?;
@@ -79,9 +79,9 @@ impl Inner {
         let values = || args![uuid(id) => UUID];
         let answers = self.read(|| {
             vec![
-                ((|sql| &*sql.record) as Which, values()),
-                (|sql| &*sql.history_of, values()),
-                (|sql| &*sql.all_notes, values()),
+                ((|sql| &sql.record) as Which, values()),
+                (|sql| &sql.history_of, values()),
+                (|sql| &sql.all_notes, values()),
             ]
         });
         let answers = answers.await?;
@@ -186,10 +186,10 @@ impl Inner {
         let (namespace, lane) = spec.lane_key().unwrap_or((&spec.namespace, ""));
         let answers = self.read(|| {
             vec![
-                ((|sql| &*sql.task) as Which, args![uuid(id) => UUID]),
-                (|sql| &*sql.paused_queues, args![]),
-                (|sql| &*sql.lane_holders, args![namespace.to_string() => TEXT, lane.to_owned() => TEXT]),
-                (|sql| &*sql.workers, args![]),
+                ((|sql| &sql.task) as Which, args![uuid(id) => UUID]),
+                (|sql| &sql.paused_queues, args![]),
+                (|sql| &sql.lane_holders, args![namespace.to_string() => TEXT, lane.to_owned() => TEXT]),
+                (|sql| &sql.workers, args![]),
             ]
         });
         let answers = answers.await?;

@@ -26,37 +26,63 @@ const ALIVE_UNTIL: &str = "least(w.heartbeat_at + w.dead_after * interval '1 mic
 /// Into how many parts numbers of tasks are split, so that connections do not wait for one another.
 const PARTS: &str = "64";
 
+/// A statement.
+#[derive(Debug)]
+pub(super) struct Statement {
+    pub(super) text: String,
+    /// Whether it is used so often that it is worth being prepared, where that is possible.
+    pub(super) is_hot: bool,
+}
+
 macro_rules! statements {
-    ($($name:ident)*) => {
+    (hot: $($hot:ident)*; cold: $($cold:ident)*;) => {
         /// Every statement.
         #[derive(Debug)]
         pub(super) struct Sql {
-            $(pub(super) $name: String,)*
+            $(pub(super) $hot: Statement,)*
+            $(pub(super) $cold: Statement,)*
             /// A claim from one queue of one kind.
-            pub(super) claim_one: String,
+            pub(super) claim_one: Statement,
         }
 
         impl Sql {
+            /// How many are worth being prepared.
+            pub(super) const HOT: usize = [$(stringify!($hot)),*].len() + 1;
+
             pub(super) fn new(schema: &Schema) -> Self {
+                let text = |text| prepare(text, schema);
                 let mut sql = Self {
-                    $($name: prepare(include_str!(concat!("sql/", stringify!($name), ".sql")), schema),)*
-                    claim_one: String::new(),
+                    $($hot: Statement {
+                        text: text(include_str!(concat!("sql/", stringify!($hot), ".sql"))),
+                        is_hot: true,
+                    },)*
+                    $($cold: Statement {
+                        text: text(include_str!(concat!("sql/", stringify!($cold), ".sql"))),
+                        is_hot: false,
+                    },)*
+                    claim_one: Statement { text: String::new(), is_hot: true },
                 };
-                sql.claim_one = sql.claim.replace("{picked}", &sql.pick_one);
-                sql.claim = sql.claim.replace("{picked}", &sql.pick);
+                sql.claim_one.text = sql.claim.text.replace("{picked}", &sql.pick_one.text);
+                sql.claim.text = sql.claim.text.replace("{picked}", &sql.pick.text);
                 sql
+            }
+
+            /// Those worth being prepared.
+            pub(super) fn hot(&self) -> impl Iterator<Item = &str> {
+                [&self.claim_one, $(&self.$hot,)*].into_iter().map(|statement| &*statement.text)
             }
         }
     };
 }
 
 statements! {
-    now alive lock_lanes lock_lanes_of load_live load_ended exists submit find_keys find_ids find_entities fill end amend
-    update reopen history count claim pick pick_one delete delete_history notes_of put_notes workers_of put_worker
+    hot: alive submit end update history count claim;
+    cold: now lock_lanes lock_lanes_of load_live load_ended exists find_keys find_ids find_entities fill amend reopen
+    pick pick_one delete delete_history notes_of put_notes workers_of put_worker
     heartbeat held delete_worker forget_workers workers lock_leader check_leader leader put_leader pause_queue
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
     due_schedules put_schedule delete_schedule due next_due orphans old parked_lanes record history_of all_notes find
-    counts lane_holders task settings
+    counts lane_holders task settings;
 }
 
 /// Fills in what several statements share, and the schema.

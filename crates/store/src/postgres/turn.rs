@@ -184,7 +184,7 @@ impl Tx {
         self.send(|sql| &sql.lock_lanes_of, ids(&missing)).await;
         // A task that moves between the two tables while they are read is found in neither: then read again.
         loop {
-            for which in [(|sql| &*sql.load_live) as super::tx::Which, |sql| &*sql.load_ended] {
+            for which in [(|sql| &sql.load_live) as super::tx::Which, |sql| &sql.load_ended] {
                 for row in self.ask(which, ids(&missing)).await?.rows {
                     let id = row::id(&row, 1)?;
                     missing.remove(&id);

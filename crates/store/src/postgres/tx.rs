@@ -1,8 +1,8 @@
 //! One transaction on one connection. Statements are sent without waiting for the answers of those before them, so that a whole
 //! transaction often takes one round trip.
 //!
-//! Every statement is parsed anew, under no name: what it costs is little next to a batch, no plan is ever older than the tables
-//! it is for, and any pooler may stand in between.
+//! Statements have no names, so that any pooler may stand in between. Only where none does, as the doorbell has found out, those of
+//! the hot paths are prepared.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,11 +14,11 @@ use deadpool_postgres::Object;
 use futures_util::TryStreamExt;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error as PgError, Row};
+use tokio_postgres::{Error as PgError, Row, RowStream};
 
 use super::Inner;
 use super::failure::{Failure, at_commit, words};
-use super::sql::Sql;
+use super::sql::{Sql, Statement};
 use crate::error::{Error, Result};
 
 /// The values of a statement's parameters, with their types.
@@ -36,7 +36,7 @@ macro_rules! args {
 pub(super) use args;
 
 /// Which statement.
-pub(super) type Which = fn(&Sql) -> &str;
+pub(super) type Which = fn(&Sql) -> &Statement;
 
 /// How often a transaction that stood in another's way is begun again.
 const MOST_TRIES: u32 = 10;
@@ -104,7 +104,14 @@ impl Tx {
     /// Sends a statement.
     pub(super) async fn send(&mut self, which: Which, args: Args) {
         let (inner, client) = (self.inner.clone(), self.client.clone());
-        let answering = async move { run(&client, which(&inner.sql), args).await };
+        let answering = async move {
+            let Statement { text, is_hot } = which(&inner.sql);
+            if *is_hot && is_prepared(&client) {
+                run_prepared(&client, text, args).await
+            } else {
+                run(&client, text, args).await
+            }
+        };
         self.sent.push(Sent::new(Box::pin(answering)).await);
     }
 
@@ -187,7 +194,7 @@ impl Inner {
         if all.len() == 1
             && let Some((which, args)) = all.pop()
         {
-            return Ok(vec![self.read_text(which(&self.sql), args).await?]);
+            return Ok(vec![self.read_text(&which(&self.sql).text, args).await?]);
         }
         let work = async |tx: &mut Tx| {
             for (which, args) in statements() {
@@ -219,7 +226,13 @@ impl Inner {
         begin: &'static str,
         work: &impl Work<T>,
     ) -> Result<T, Failure> {
-        let client = Arc::new(self.connection().await?);
+        let client = self.connection().await?;
+        if begin == BEGIN && self.bell.is_listening() && !is_prepared(&client) {
+            for text in self.sql.hot() {
+                client.prepare_cached(text).await?;
+            }
+        }
+        let client = Arc::new(client);
         let mut tx = Tx::begin(self, client.clone(), begin).await;
         let done = timeout(PATIENCE, work(&mut tx)).await;
         let was_committing = tx.is_committing;
@@ -252,9 +265,24 @@ async fn clean(object: Object) {
     }
 }
 
+/// Whether all statements of the hot paths have been prepared on a connection.
+fn is_prepared(client: &Object) -> bool {
+    client.statement_cache.size() >= Sql::HOT
+}
+
+/// Sends a statement that has been prepared and gathers its answer.
+async fn run_prepared(client: &Object, sql: &str, args: Args) -> Result<Answer, PgError> {
+    let statement = client.prepare_cached(sql).await?;
+    gather(client.query_raw(&statement, args.into_iter().map(|(value, _)| value)).await?).await
+}
+
 /// Sends one statement and gathers its answer.
 pub(super) async fn run(client: &tokio_postgres::Client, sql: &str, args: Args) -> Result<Answer, PgError> {
-    let mut stream = pin!(client.query_typed_raw(sql, args).await?);
+    gather(client.query_typed_raw(sql, args).await?).await
+}
+
+async fn gather(stream: RowStream) -> Result<Answer, PgError> {
+    let mut stream = pin!(stream);
     let mut rows = Vec::new();
     while let Some(row) = stream.try_next().await? {
         rows.push(row);

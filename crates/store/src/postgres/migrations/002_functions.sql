@@ -1,1 +1,509 @@
--- to come
+-- Submitting from SQL: inside the caller's own transaction, whatever the language. Rolled back, the tasks were never there;
+-- committed, workers are woken. What is accepted, and what is then written, is what the programs accept and write.
+-- The two that are called from outside run with the rights of their owner, so that a role may be allowed to submit and no more.
+
+-- What can be said about a task. The fields are the parameters of submit, and what the objects of submit_many may hold.
+CREATE TYPE new_task AS (
+    kind             text,
+    payload          json,
+    queue            text,
+    namespace        text,
+    priority         integer,
+    key              text,
+    on_conflict      text,
+    run_at           timestamptz,
+    delay            interval,
+    lane             text,
+    lane_limit       integer,
+    entity           text,
+    lane_strict      boolean,
+    require_entity   boolean,
+    timeout          interval,
+    tags             text[],
+    max_attempts     integer,
+    retry            json,
+    ageing_per_hour  integer,
+    ageing_per_retry integer,
+    actor            text,
+    id               uuid
+);
+
+-- Refuses a value: quotes it and says what would be accepted.
+CREATE FUNCTION refuse(field text, value text, expected text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'invalid % is %; expected %', field, coalesce(value, 'NULL'), expected USING ERRCODE = '22023';
+END $$;
+
+-- A text as refusals show it.
+CREATE FUNCTION quoted(value text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT to_json(left(value, 80))::text || CASE WHEN length(value) > 80 THEN '…' ELSE '' END
+$$;
+
+CREATE FUNCTION check_name(field text, value text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (value COLLATE "C" ~ '^[A-Za-z0-9._:-]+$' AND length(value) <= 128) IS NOT TRUE THEN
+        PERFORM refuse(field, quoted(value), '1 to 128 characters from A-Z a-z 0-9 . _ : -');
+    END IF;
+END $$;
+
+CREATE FUNCTION check_key(field text, value text, bytes integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (octet_length(value) BETWEEN 1 AND bytes) IS NOT TRUE THEN
+        PERFORM refuse(field, quoted(value), format('1 to %s bytes of UTF-8 without NUL', bytes));
+    END IF;
+END $$;
+
+-- Checks the size and depth of a payload.
+CREATE FUNCTION check_payload(payload json) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    rest  text := payload::text;
+    depth integer := 0;
+BEGIN
+    IF octet_length(rest) > 1048576 THEN
+        PERFORM refuse('payload', quoted(format('%s bytes', octet_length(rest))), 'at most 1048576 bytes of JSON');
+    END IF;
+    -- Most have too few brackets to be deep.
+    IF length(rest) - length(translate(rest, '[{', '')) <= 128 THEN
+        RETURN;
+    END IF;
+    rest := regexp_replace(rest, '"([^"\\]|\\.)*"', '', 'g');
+    rest := translate(regexp_replace(rest, '[^][{}]', '', 'g'), '[{]}', '(())');
+    -- Each round takes the innermost level away.
+    WHILE rest <> '' LOOP
+        depth := depth + 1;
+        IF depth > 128 THEN
+            PERFORM refuse('payload', '"more than 128 levels"', 'JSON nested at most 128 levels deep');
+        END IF;
+        rest := replace(rest, '()', '');
+    END LOOP;
+END $$;
+
+-- A duration of a retry policy, {"secs": 1, "nanos": 0}, in nanoseconds.
+CREATE FUNCTION retry_nanos(field text, value json) RETURNS numeric LANGUAGE plpgsql AS $$
+BEGIN
+    IF json_typeof(value) <> 'object' OR EXISTS (
+        SELECT FROM json_each(value) AS v (name, number) WHERE name NOT IN ('secs', 'nanos')
+            OR json_typeof(number) <> 'number' OR number::text !~ '^\d{1,18}$'
+            OR name = 'nanos' AND number::text::bigint > 999999999
+    ) OR value -> 'secs' IS NULL THEN
+        PERFORM refuse(field, value::text, '{"secs": SECONDS, "nanos": 0 to 999999999}');
+    END IF;
+    RETURN (value ->> 'secs')::numeric * 1000000000 + coalesce((value ->> 'nanos')::numeric, 0);
+END $$;
+
+-- A retry policy as it is stored: {"backoff": …, "base": …, "cap": …, "jitter": …}. What is left out is as in the default, which
+-- itself is stored as NULL.
+CREATE FUNCTION retry_policy(asked json) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+    backoff json := '{"exponential":{"factor":2.0}}';
+    base    json := '{"secs":1,"nanos":0}';
+    cap     json := '{"secs":60,"nanos":0}';
+    jitter  json := '"none"';
+    factor  json;
+    percent json;
+    most    numeric;
+    first   numeric;
+    policy  text;
+BEGIN
+    IF json_typeof(asked) <> 'object'
+        OR EXISTS (SELECT FROM json_object_keys(asked) k WHERE k NOT IN ('backoff', 'base', 'cap', 'jitter'))
+    THEN
+        PERFORM refuse('retry', quoted(asked::text), 'an object with backoff, base, cap and jitter');
+    END IF;
+    backoff := coalesce(asked -> 'backoff', backoff);
+    factor := backoff #> '{exponential,factor}';
+    IF json_typeof(factor) = 'number' THEN
+        IF factor::text !~ '^\d{1,4}(\.\d+)?$' OR factor::text::numeric NOT BETWEEN 1 AND 1000 THEN
+            PERFORM refuse('retry factor', factor::text, '1 to 1000');
+        END IF;
+        backoff := format('{"exponential":{"factor":%s}}', factor);
+    ELSIF json_typeof(backoff) <> 'string' OR backoff #>> '{}' NOT IN ('none', 'fixed', 'linear', 'fibonacci') THEN
+        PERFORM refuse('retry backoff', quoted(backoff::text),
+            '"none", "fixed", "linear", "fibonacci" or {"exponential": {"factor": 1 to 1000}}');
+    END IF;
+    jitter := coalesce(asked -> 'jitter', jitter);
+    percent := CASE json_typeof(jitter) WHEN 'object' THEN jitter -> 'percent' END;
+    IF percent::text ~ '^\d{1,3}$' THEN
+        IF percent::text::integer > 100 THEN
+            PERFORM refuse('retry jitter', percent::text, '0 to 100 percent');
+        END IF;
+        jitter := format('{"percent":%s}', percent);
+    ELSIF json_typeof(jitter) <> 'string' OR jitter #>> '{}' NOT IN ('none', 'full') THEN
+        PERFORM refuse('retry jitter', quoted(jitter::text), '"none", "full" or {"percent": 0 to 100}');
+    END IF;
+    first := retry_nanos('retry base', coalesce(asked -> 'base', base));
+    most := retry_nanos('retry cap', coalesce(asked -> 'cap', cap));
+    IF most > 31536000000000000 THEN
+        PERFORM refuse('retry cap', asked ->> 'cap', 'at most 365 days');
+    ELSIF first > most THEN
+        PERFORM refuse('retry base', coalesce(asked -> 'base', base)::text,
+            format('at most the cap, %s', coalesce(asked -> 'cap', cap)));
+    END IF;
+    policy := format('{"backoff":%s,"base":{"secs":%s,"nanos":%s},"cap":{"secs":%s,"nanos":%s},"jitter":%s}',
+        backoff, div(first, 1000000000), first % 1000000000, div(most, 1000000000), most % 1000000000, jitter);
+    RETURN CASE
+        WHEN (backoff #>> '{exponential,factor}')::numeric = 2 AND first = 1000000000 AND most = 60000000000
+            AND jitter #>> '{}' = 'none' THEN NULL
+        ELSE policy::json
+    END;
+END $$;
+
+-- A text about something that happened, as it is stored: at most 16 KiB, cut at a character.
+CREATE FUNCTION stored_text(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    raw   bytea := convert_to(value, 'UTF8');
+    bytes integer := 16384 - 10;
+BEGIN
+    IF length(raw) <= 16384 THEN
+        RETURN value;
+    END IF;
+    WHILE get_byte(raw, bytes) & 192 = 128 LOOP
+        bytes := bytes - 1;
+    END LOOP;
+    RETURN convert_from(substring(raw FROM 1 FOR bytes), 'UTF8') || ' … (cut)';
+END $$;
+
+-- Fills in what was left out, and refuses what cannot be accepted. The lane is then the one that is stored.
+CREATE FUNCTION complete(t new_task) RETURNS new_task LANGUAGE plpgsql AS $$
+DECLARE
+    tag text;
+BEGIN
+    t.namespace := coalesce(t.namespace, 'default');
+    t.queue := coalesce(t.queue, 'default');
+    t.payload := coalesce(t.payload, 'null');
+    t.priority := coalesce(t.priority, 0);
+    t.on_conflict := coalesce(t.on_conflict, 'return');
+    t.lane_strict := coalesce(t.lane_strict, false);
+    t.require_entity := coalesce(t.require_entity, false);
+    t.ageing_per_hour := coalesce(t.ageing_per_hour, 0);
+    t.ageing_per_retry := coalesce(t.ageing_per_retry, 0);
+    -- A call costs more than a look: most tasks need none of these.
+    IF (concat_ws(' ', t.kind, t.namespace, t.queue) COLLATE "C" ~ '^[A-Za-z0-9._:-]+ [A-Za-z0-9._:-]+ [A-Za-z0-9._:-]+$'
+        AND greatest(length(t.kind), length(t.namespace), length(t.queue)) <= 128) IS NOT TRUE
+    THEN
+        PERFORM check_name('kind', t.kind), check_name('namespace', t.namespace), check_name('queue', t.queue);
+    END IF;
+    IF octet_length(t.payload::text) > 256 THEN
+        PERFORM check_payload(t.payload);
+    END IF;
+    IF t.on_conflict NOT IN ('return', 'reject') THEN
+        PERFORM refuse('on_conflict', quoted(t.on_conflict), '"return" or "reject"');
+    ELSIF t.run_at IS NOT NULL AND t.delay IS NOT NULL THEN
+        PERFORM refuse('delay', quoted(t.delay::text), 'either run_at or delay, not both');
+    ELSIF t.delay < interval '0' THEN
+        PERFORM refuse('delay', quoted(t.delay::text), 'zero or more');
+    END IF;
+    IF t.entity IS NOT NULL THEN
+        IF t.entity COLLATE "C" !~ '^[A-Za-z0-9._-]+:.' OR octet_length(t.entity) > 512 THEN
+            PERFORM refuse('entity', quoted(t.entity), 'type:id, such as planner:42');
+        ELSIF t.lane IS NOT NULL THEN
+            PERFORM refuse('lane key', quoted(t.lane), 'either a lane or an entity, not both');
+        ELSIF t.lane_limit <> 1 THEN
+            PERFORM refuse('lane limit', t.lane_limit::text, '1, which is what an entity''s is, or nothing');
+        END IF;
+        t.lane := '@' || t.entity;
+        t.lane_limit := 1;
+    ELSIF t.lane IS NOT NULL THEN
+        t.lane_limit := coalesce(t.lane_limit, 1);
+        PERFORM check_key('lane key', t.lane, 512);
+        IF starts_with(t.lane, '@') THEN
+            PERFORM refuse('lane key', quoted(t.lane), 'a key that does not start with @');
+        ELSIF t.lane_limit NOT BETWEEN 1 AND 100000 THEN
+            PERFORM refuse('lane limit', t.lane_limit::text, '1 to 100000');
+        END IF;
+    ELSIF t.lane_limit IS NOT NULL OR t.lane_strict THEN
+        PERFORM refuse('lane key', NULL, 'a lane or an entity, if lane_limit or lane_strict is given');
+    ELSE
+        t.lane_strict := NULL;
+    END IF;
+    IF t.key IS NOT NULL THEN
+        PERFORM check_key('idempotency key', t.key, 512);
+    END IF;
+    IF cardinality(t.tags) > 32 THEN
+        PERFORM refuse('number of tags', cardinality(t.tags)::text, 'at most 32');
+    END IF;
+    IF t.tags IS NOT NULL THEN
+        FOREACH tag IN ARRAY t.tags LOOP
+            PERFORM check_key('tag', tag, 128);
+        END LOOP;
+    END IF;
+    IF t.max_attempts NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM refuse('max_attempts', t.max_attempts::text, '1 to 1000000, or none for no limit');
+    ELSIF extract(epoch FROM t.timeout) NOT BETWEEN 0.001 AND 31536000 THEN
+        PERFORM refuse('timeout', quoted(t.timeout::text), '1 ms to 365 days');
+    ELSIF least(t.ageing_per_hour, t.ageing_per_retry) < 0
+        OR greatest(t.ageing_per_hour, t.ageing_per_retry) > 1000000000
+    THEN
+        PERFORM refuse('ageing', format('%s and %s', t.ageing_per_hour, t.ageing_per_retry),
+            '0 to 1,000,000,000 thousandths of a point');
+    ELSIF t.retry IS NOT NULL THEN
+        t.retry := retry_policy(t.retry);
+    END IF;
+    IF octet_length(t.actor) > 16384 THEN
+        t.actor := stored_text(t.actor);
+    END IF;
+    RETURN t;
+END $$;
+
+-- A UUID of version 7.
+CREATE FUNCTION fresh_id(now timestamptz) RETURNS uuid LANGUAGE sql AS $$
+    SELECT encode(set_bit(set_bit(overlay(
+        uuid_send(gen_random_uuid())
+        PLACING substring(int8send(floor(extract(epoch FROM now) * 1000)::bigint) FROM 3) FROM 1 FOR 6
+    ), 52, 1), 53, 1), 'hex')::uuid
+$$;
+
+-- Adds to the number of tasks of one sort. A caller's transaction may last, so that it must not hold what a program's connection
+-- would wait for: those use the parts below 64, these the others, whichever nobody holds.
+CREATE FUNCTION count_more(c counts) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE counts SET tasks = counts.tasks + c.tasks
+    WHERE (namespace, queue, kind, state) = (c.namespace, c.queue, c.kind, c.state) AND part = (
+        SELECT part FROM counts
+        WHERE (namespace, queue, kind, state) = (c.namespace, c.queue, c.kind, c.state) AND part >= 64
+        ORDER BY part LIMIT 1 FOR UPDATE SKIP LOCKED);
+    IF NOT FOUND THEN
+        INSERT INTO counts AS old SELECT c.namespace, c.queue, c.kind, c.state, 64 + floor(random() * 32000), c.tasks
+        ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = old.tasks + excluded.tasks;
+    END IF;
+END $$;
+
+-- Accepts all of them or none, and answers in their order.
+CREATE FUNCTION admit(asked new_task[]) RETURNS TABLE (id uuid, created boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    last      constant timestamptz := '9999-12-31 23:59:59.999999+00';
+    many      constant integer := cardinality(asked);
+    place     integer := 0;
+    now       timestamptz;
+    seqs      bigint[];
+    begun     bigint[] := '{}';
+    ids       uuid[] := array_fill(NULL::uuid, ARRAY[many]);
+    made      boolean[] := array_fill(false, ARRAY[many]);
+    t         record;
+    due       timestamptz;
+    state     text;
+    known     uuid;
+    given     bigint;
+    claimable boolean := false;
+    timed     boolean := false;
+    parked    boolean := false;
+    bells     text;
+    refused   text;
+BEGIN
+    IF many > 1000 THEN
+        PERFORM refuse('number of tasks', many::text, 'at most 1000 in one batch');
+    END IF;
+    -- Everything is checked before anything is waited for.
+    BEGIN
+        FOR place_now IN 1..many LOOP
+            place := place_now;
+            asked[place] := complete(asked[place]);
+        END LOOP;
+    EXCEPTION WHEN data_exception THEN
+        PERFORM refuse_one(SQLERRM, '22023', place, many);
+    END;
+    -- Everyone who changes the line of a lane takes its lock first, in one order.
+    PERFORM pg_advisory_xact_lock(lock) FROM (
+        SELECT DISTINCT hashtextextended(a.namespace || ' ' || a.lane, {salt}) AS lock
+        FROM unnest(asked) a WHERE a.lane IS NOT NULL ORDER BY lock OFFSET 0
+    ) locks;
+    now := clock_timestamp();
+    seqs := ARRAY(SELECT nextval('tasks_seq_seq') FROM generate_series(1, many));
+    -- By key, so that two who submit the same keys wait for each other in one order.
+    FOR t IN
+        SELECT a.* FROM unnest(asked) WITH ORDINALITY AS a (
+            kind, payload, queue, namespace, priority, key, on_conflict, run_at, delay, lane, lane_limit, entity, lane_strict,
+            require_entity, timeout, tags, max_attempts, retry, ageing_per_hour, ageing_per_retry, actor, id, place)
+        ORDER BY a.namespace COLLATE "C", a.kind COLLATE "C", a.key COLLATE "C", a.place
+    LOOP
+        due := CASE
+            WHEN t.run_at IS NOT NULL THEN least(t.run_at, last)
+            WHEN extract(epoch FROM t.delay) > 300000000000 THEN last
+            -- Days of 24 hours, whatever the caller's time zone.
+            WHEN t.delay IS NOT NULL THEN least(((now AT TIME ZONE 'UTC') + t.delay) AT TIME ZONE 'UTC', last)
+        END;
+        due := CASE WHEN due > now THEN due END;
+        state := CASE WHEN due IS NULL THEN 'pending' ELSE 'scheduled' END;
+        t.id := coalesce(t.id, fresh_id(now));
+        LOOP
+            SELECT k.id INTO known FROM tasks k
+            WHERE k.namespace = t.namespace AND k.kind = t.kind AND k.key = t.key;
+            IF FOUND THEN
+                IF t.on_conflict = 'reject' THEN
+                    refused := format('a task with key %s exists already: %s; use another key, or delete it',
+                        to_json(t.key), known);
+                    PERFORM refuse_one(refused, '23505', t.place::integer, many);
+                END IF;
+                ids[t.place] := known;
+                EXIT;
+            ELSIF EXISTS (SELECT FROM tasks k WHERE k.id = t.id) THEN
+                refused := format('a task with id %s exists already; ids are never reused', t.id);
+                PERFORM refuse_one(refused, '23505', t.place::integer, many);
+            ELSIF t.require_entity AND t.entity IS NOT NULL
+                AND NOT EXISTS (SELECT FROM entities e WHERE e.namespace = t.namespace AND e.entity = t.entity)
+            THEN
+                refused := format('entity %s is not registered; register it, or submit without require_entity', to_json(t.entity));
+                PERFORM refuse_one(refused, '22023', t.place::integer, many);
+            END IF;
+            -- If another does the same at the same time, this waits for what becomes of it; then there is something to look at.
+            INSERT INTO tasks (
+                seq, id, namespace, queue, kind, priority, per_hour, per_retry, key, lane, lane_limit, lane_strict, timeout,
+                tags, max_attempts, retry, created_at, actor, payload)
+            VALUES (
+                seqs[t.place], t.id, t.namespace, t.queue, t.kind, t.priority, t.ageing_per_hour, t.ageing_per_retry, t.key,
+                t.lane, t.lane_limit, t.lane_strict, trunc(extract(epoch FROM t.timeout) * 1000000),
+                CASE WHEN cardinality(t.tags) > 0 THEN array_to_json(ARRAY(SELECT unnest(t.tags))) END,
+                t.max_attempts, t.retry, now, t.actor, t.payload)
+            ON CONFLICT DO NOTHING;
+            IF NOT FOUND THEN
+                CONTINUE;
+            END IF;
+            INSERT INTO live (
+                seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, due_at, updated_at, slot, rank, entries,
+                plain)
+            VALUES (
+                seqs[t.place], t.namespace, t.queue, t.kind, t.lane, t.lane_limit, state, 0, 0, due, now, false,
+                greatest(t.priority::numeric * 1000000 - div(
+                    t.ageing_per_hour::numeric * 1000 * trunc(extract(epoch FROM now) * 1000000), 3600000000
+                ), -9223372036854775808), 1, state = 'pending');
+            IF state <> 'pending' THEN
+                INSERT INTO history_rows (task, n, state, at, reason, actor)
+                VALUES (seqs[t.place], 1, state, now, 'submitted', t.actor);
+            END IF;
+            claimable := claimable OR state = 'pending' AND t.lane IS NULL;
+            timed := timed OR state <> 'pending';
+            parked := parked OR state = 'pending' AND t.lane IS NOT NULL;
+            begun := begun || seqs[t.place];
+            ids[t.place] := t.id;
+            made[t.place] := true;
+            EXIT;
+        END LOOP;
+    END LOOP;
+    PERFORM count_more(ROW (l.namespace, l.queue, l.kind, l.state, 0, count(*))::counts)
+    FROM live l WHERE l.seq = ANY (begun) GROUP BY l.namespace, l.queue, l.kind, l.state;
+    -- The slots that are free, in submit order; as sql/fill.sql does.
+    WHILE parked LOOP
+        WITH lanes AS (
+            SELECT DISTINCT l.namespace, l.lane FROM live l
+            WHERE l.seq = ANY (begun) AND l.lane IS NOT NULL AND l.state = 'pending'
+        ), line AS (
+            SELECT p.at, bool_and(c.taken + p.place <= p.lane_limit) OVER (
+                PARTITION BY n.namespace, n.lane ORDER BY p.place) AS may
+            FROM lanes n
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS taken FROM live l WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.slot
+            ) c
+            CROSS JOIN LATERAL (
+                SELECT w.*, row_number() OVER (ORDER BY w.seq) AS place FROM (
+                    SELECT l.ctid AS at, l.seq, l.lane_limit FROM live l
+                    WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.lane IS NOT NULL AND NOT l.slot
+                        AND l.state = 'pending'
+                    ORDER BY l.seq LIMIT 100
+                ) w
+            ) p
+        ), filled AS (
+            UPDATE live SET slot = true WHERE ctid = ANY (ARRAY(SELECT at FROM line WHERE may)) RETURNING 1
+        )
+        SELECT count(*) INTO given FROM filled;
+        claimable := claimable OR given > 0;
+        EXIT WHEN given < 100;
+    END LOOP;
+    bells := CASE WHEN claimable THEN 'c' ELSE '' END || CASE WHEN timed THEN 't' ELSE '' END;
+    IF bells <> '' THEN
+        PERFORM pg_notify('{schema}', ' ' || bells);
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(ids, made);
+END $$;
+
+-- Refuses one of several, and with it all.
+CREATE FUNCTION refuse_one(refused text, code text, place integer, many integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF many > 1 THEN
+        refused := format('task %s of the batch: %s; nothing of the batch was submitted', place, refused);
+    END IF;
+    RAISE EXCEPTION '%', refused USING ERRCODE = code;
+END $$;
+
+-- Submits one task and returns its id; that of the task which has the key already, if there is one. NULL is the default of every
+-- parameter but max_attempts, where it is no limit.
+CREATE FUNCTION submit(
+    kind             text,
+    payload          json        DEFAULT 'null',
+    queue            text        DEFAULT 'default',
+    namespace        text        DEFAULT 'default',
+    priority         integer     DEFAULT 0,
+    key              text        DEFAULT NULL,      -- idempotency key
+    on_conflict      text        DEFAULT 'return',  -- or 'reject', if the key exists
+    run_at           timestamptz DEFAULT NULL,      -- not before
+    delay            interval    DEFAULT NULL,      -- from now
+    lane             text        DEFAULT NULL,
+    lane_limit       integer     DEFAULT NULL,      -- 1
+    entity           text        DEFAULT NULL,      -- type:id, a lane of one
+    lane_strict      boolean     DEFAULT false,     -- keeps its place in the lane while it waits for a retry
+    require_entity   boolean     DEFAULT false,
+    timeout          interval    DEFAULT NULL,      -- of one attempt
+    tags             text[]      DEFAULT NULL,
+    max_attempts     integer     DEFAULT 3,
+    retry            json        DEFAULT NULL,
+    ageing_per_hour  integer     DEFAULT 0,         -- thousandths of a point of priority
+    ageing_per_retry integer     DEFAULT 0,
+    actor            text        DEFAULT NULL,
+    id               uuid        DEFAULT NULL
+) RETURNS uuid LANGUAGE sql SECURITY DEFINER
+-- A temporary table of the caller must not stand in for one of these. Every table has its index, so that no plan need be made twice.
+SET search_path = "{schema}", pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
+AS $$
+    SELECT a.id FROM admit(ARRAY[ROW (
+        kind, payload, queue, namespace, priority, key, on_conflict, run_at, delay, lane, lane_limit, entity, lane_strict,
+        require_entity, timeout, tags, max_attempts, retry, ageing_per_hour, ageing_per_retry, actor, id
+    )::new_task]) a
+$$;
+
+-- Submits up to 1,000 tasks, all or none: a list of objects whose members are named as the parameters of submit. Answers in
+-- their order with ids, and whether the task was created now.
+CREATE FUNCTION submit_many(tasks json) RETURNS TABLE (id uuid, created boolean) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = "{schema}", pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    many    integer;
+    place   integer := 0;
+    one     json;
+    unknown text;
+    asked   new_task[] := '{}';
+    plain   new_task;
+    detail  text;
+BEGIN
+    IF json_typeof(tasks) IS DISTINCT FROM 'array' THEN
+        PERFORM refuse('tasks', quoted(tasks::text), 'a list of objects');
+    END IF;
+    many := json_array_length(tasks);
+    IF many > 1000 THEN
+        PERFORM refuse('number of tasks', many::text, 'at most 1000 in one batch');
+    END IF;
+    plain.max_attempts := 3;
+    BEGIN
+        FOR one IN SELECT e FROM json_array_elements(tasks) e LOOP
+            place := place + 1;
+            IF json_typeof(one) <> 'object' THEN
+                PERFORM refuse('task', quoted(one::text), 'an object');
+            END IF;
+            SELECT k INTO unknown FROM json_object_keys(one) k WHERE k NOT IN (
+                'kind', 'payload', 'queue', 'namespace', 'priority', 'key', 'on_conflict', 'run_at', 'delay', 'lane', 'lane_limit',
+                'entity', 'lane_strict', 'require_entity', 'timeout', 'tags', 'max_attempts', 'retry', 'ageing_per_hour',
+                'ageing_per_retry', 'actor', 'id') LIMIT 1;
+            IF FOUND THEN
+                PERFORM refuse('member', quoted(unknown), 'the name of a parameter of submit');
+            END IF;
+            asked := asked || json_populate_record(plain, one);
+        END LOOP;
+    EXCEPTION WHEN data_exception THEN
+        GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+        PERFORM refuse_one(SQLERRM || coalesce(' (' || nullif(detail, '') || ')', ''), '22023', place, many);
+    END;
+    RETURN QUERY SELECT a.id, a.created FROM admit(asked) a;
+END $$;
+
+-- Only who is allowed to submits.
+REVOKE ALL ON FUNCTION submit, submit_many FROM PUBLIC;
