@@ -43,6 +43,9 @@ struct Args {
     /// Measure on PostgreSQL instead of SQLite, on a private server.
     #[arg(long)]
     postgres: bool,
+    /// Only work off what there is at this address, in this schema; one of several processes that do.
+    #[arg(long, num_args = 2, value_names = ["URL", "SCHEMA"], hide = true)]
+    drain: Option<Vec<String>>,
     /// Print one JSON value instead of a table.
     #[arg(long)]
     json: bool,
@@ -66,6 +69,10 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut table = Table::default();
+    if let Some([url, schema]) = args.drain.as_deref() {
+        println!("{}", runtime.block_on(postgres::drain_here(url, schema))?);
+        return Ok(());
+    }
     if args.postgres {
         postgres::measure(&runtime, &args, &mut table)?;
         if args.json {

@@ -17,6 +17,11 @@ impl Row {
     }
 }
 
+/// With as many digits as mean something.
+fn figure(number: f64) -> String {
+    if number < 100.0 { format!("{number:.2}") } else { format!("{number:.0}") }
+}
+
 /// All figures of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -29,12 +34,13 @@ impl Table {
         if !quiet {
             if self.rows.is_empty() {
                 println!(
-                    "{:<44} {:>10} {:>10}  {:<11} {:>6}",
+                    "{:<44} {:>10} {:>10}  {:<15} {:>6}",
                     "full cycles", "tasks/s", "tasks/s", "of", "ratio"
                 );
             }
             let Row { what, ours, base, base_is } = &row;
-            println!("{what:<44} {ours:>10.0} {base:>10.0}  {base_is:<11} {:>6.2}", row.ratio());
+            let (ours, base) = (figure(*ours), figure(*base));
+            println!("{what:<44} {ours:>10} {base:>10}  {base_is:<15} {:>6.2}", row.ratio());
         }
         self.rows.push(row);
     }

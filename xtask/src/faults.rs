@@ -1,23 +1,27 @@
-//! Longer runs of the tests that break things on purpose: processes killed and stopped, and simulated faults.
+//! Longer runs of the tests that break things on purpose: processes killed and stopped, servers and connections that fail, and simulated
+//! faults.
 //!
 //! The tests are those of the gate; variables in the environment tell them how long to go on.
 
 use std::path::Path;
 
-use crate::cargo;
+use crate::{cargo, provision};
 
 /// What can be asked for: the option, the variable that the tests read, and how many make a long run.
-const NUMBERS: [(&str, &str, &str); 3] = [
+const NUMBERS: [(&str, &str, &str); 5] = [
     ("--kills", "WINDLASS_KILLS", "10000"),
     ("--zombies", "WINDLASS_ZOMBIES", "2000"),
+    ("--restarts", "WINDLASS_RESTARTS", "2000"),
+    ("--answers", "WINDLASS_ANSWERS", "20000"),
     ("--seeds", "WINDLASS_SEEDS", "100000"),
 ];
 
 /// The test programs.
-const PROGRAMS: [&str; 2] = ["kill", "simulation"];
+const PROGRAMS: [&str; 3] = ["kill", "postgres_faults", "simulation"];
 
-/// Runs both programs in release mode, the second also if the first fails. `Err` is for the terminal.
+/// Runs all programs in release mode, each also if one before it fails. `Err` is for the terminal.
 pub(crate) fn run(root: &Path, variables: &[(&str, &str)]) -> Result<(), String> {
+    provision::run(root, false)?;
     for (name, value) in variables {
         println!("{name}={value}");
     }
@@ -42,10 +46,8 @@ pub(crate) fn variables(words: &[String]) -> Result<Vec<(&'static str, &str)>, S
     for pair in words.chunks(2) {
         let known = NUMBERS.iter().find(|(option, ..)| *option == pair[0]);
         let Some((option, variable, _)) = known else {
-            return Err(format!(
-                "`faults` has no option `{}`; there are --kills, --zombies and --seeds",
-                pair[0]
-            ));
+            let known = NUMBERS.map(|(option, ..)| option).join(", ");
+            return Err(format!("`faults` has no option `{}`; there are {known}", pair[0]));
         };
         match pair.get(1) {
             Some(number) if number.parse::<u64>().is_ok_and(|number| number > 0) => {
@@ -82,6 +84,7 @@ mod tests {
             ("--kills", "`--kills` takes a number"),
             ("--kills many", "`--kills` takes a number"),
             ("--seeds 0", "`--seeds` takes a number"),
+            ("--cuts 5", "there are --kills, --zombies, --restarts, --answers, --seeds"),
         ] {
             let said = asked(line).unwrap_err();
             assert!(said.contains(expected), "{line}: {said}");

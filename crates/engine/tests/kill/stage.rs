@@ -34,11 +34,18 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
+/// A directory in memory, where there is such a thing.
+fn in_memory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
 /// A run.
 pub(crate) struct Stage {
     test: &'static str,
     place: TempDir,
-    full: bool,
+    /// The address of the store.
+    pub(crate) address: String,
     pub(crate) client: Client,
     windlass: Windlass,
     /// Processes that were started, for names.
@@ -46,16 +53,30 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// An empty store. In memory where that can be, unless every commit is to go to the disk: a process leaves the same behind.
-    pub(crate) async fn new(test: &'static str, full: bool) -> Self {
-        let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() && !full { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        let place = place.unwrap();
+    /// An empty SQLite file. In memory where that can be, unless every commit is to go to the disk: a process leaves the same behind.
+    pub(crate) async fn on_sqlite(test: &'static str, full: bool) -> Self {
+        let place = if full { tempfile::tempdir().unwrap() } else { in_memory() };
+        let durability = if full { "full" } else { "normal" };
+        let file = place.path().join("windlass.db");
+        Self::new(test, place, format!("sqlite:{}?durability={durability}", file.display())).await
+    }
+
+    /// The empty schema of a database at `address`. The directory is for the logs.
+    pub(crate) async fn on_postgres(test: &'static str, address: String) -> Self {
+        Self::new(test, in_memory(), address).await
+    }
+
+    async fn new(test: &'static str, place: TempDir, address: String) -> Self {
         std::fs::create_dir(log(place.path())).unwrap();
-        let inner = windlass::open(&part::address(place.path(), full)).await.unwrap();
+        let inner = windlass::open(&address).await.unwrap();
         let journal = Journal::create(&log(place.path()), "watcher").unwrap();
         let windlass = Logged::quiet(journal).around(inner);
-        Self { test, place, full, client: windlass.client(), windlass, started: 0 }
+        Self { test, place, address, client: windlass.client(), windlass, started: 0 }
+    }
+
+    /// A log in this run's directory.
+    pub(crate) fn journal(&self, who: &str) -> Journal {
+        Journal::create(&log(self.place.path()), who).unwrap()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -65,7 +86,7 @@ impl Stage {
     /// Starts a process. Its name is fresh.
     pub(crate) fn start(&mut self, name: &str, role: Role) -> Process {
         self.started += 1;
-        let part = Part { who: format!("{name}-{}", self.started), full: self.full, role };
+        let part = Part { who: format!("{name}-{}", self.started), address: self.address.clone(), role };
         Process::start(self.test, &part, self.place.path())
     }
 

@@ -30,8 +30,8 @@ pub(crate) struct FilterArgs {
     /// Held by this worker, or last held by it if it is over
     #[arg(long, value_name = "ID", value_parser = worker)]
     worker: Option<WorkerId>,
-    /// Unchanged for this long
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    /// Unchanged for this long; of tasks that are over: over for this long
+    #[arg(long, visible_alias = "older-than", value_name = "DURATION", value_parser = duration::parse)]
     unchanged_for: Option<Duration>,
     /// Of all namespaces
     #[arg(long)]

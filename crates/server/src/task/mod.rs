@@ -64,12 +64,12 @@ pub(crate) enum TaskCommand {
     },
     /// Let tasks run now: failed, dead or cancelled ones again, waiting ones without their delay
     #[command(after_help = "Examples:
-  windlass task retry 01890a5d-ac96-774b-bcce-b302099a8057
-  windlass task retry --all --state dead_letter --kind email:send --force")]
+  windlass task retry 01890a5d-ac96-774b-bcce-b302099a8057 --force
+  windlass task retry --all --state dead_letter --kind email:send --older-than 1h --dry-run")]
     Retry {
         #[command(flatten)]
         targets: Targets,
-        /// Start over with all attempts, even if they are used up
+        /// Start over with all attempts, even if they are used up; --all --state dead_letter does so by itself
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -92,7 +92,7 @@ pub(crate) enum TaskCommand {
     /// Delete final tasks, with their history and keys
     #[command(after_help = "Examples:
   windlass task delete 01890a5d-ac96-774b-bcce-b302099a8057
-  windlass task delete --all --state cancelled --queue reports")]
+  windlass task delete --all --state dead_letter --older-than 30d")]
     Delete {
         #[command(flatten)]
         targets: Targets,

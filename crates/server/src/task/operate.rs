@@ -39,10 +39,11 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    fn on(&self, task: TaskId) -> Command {
+    /// `afresh` is for a dead letter that was asked for as such: it has no attempts left, so only a new life can be meant.
+    fn on(&self, task: TaskId, afresh: bool) -> Command {
         match self {
             Self::Cancel(by) => Command::Cancel { task, by: by.clone() },
-            Self::Retry { force, by } => Command::Retry { task, force: *force, by: by.clone() },
+            Self::Retry { force, by } => Command::Retry { task, force: *force || afresh, by: by.clone() },
             Self::Resolve { result, by } => Command::Resolve { task, result: result.clone(), by: by.clone() },
             Self::Delete => Command::Delete { task },
         }
@@ -140,14 +141,16 @@ impl Targets {
         loop {
             let listing = client.list(filter.clone(), page).await?;
             let old = listing.tasks.iter().take_while(|task| task.spec.created_at <= began);
-            let ids: Vec<_> = old.map(|task| task.id).collect();
-            found += u64::try_from(ids.len())?;
+            let is_afresh = |state| state == State::DeadLetter && self.filter.states.contains(&state);
+            let commands: Vec<_> = old.map(|task| verb.on(task.id, is_afresh(task.status.state))).collect();
+            let count = commands.len();
+            found += u64::try_from(count)?;
             if !self.dry_run {
-                apply(&client, &ids, verb).await?.into_iter().for_each(|answer| tally.count(answer));
+                apply(&client, commands).await?.into_iter().for_each(|answer| tally.count(answer));
                 progress.at(tally.changed);
             }
             page.after = listing.next;
-            if page.after.is_none() || ids.len() < listing.tasks.len() {
+            if page.after.is_none() || count < listing.tasks.len() {
                 break;
             }
         }
@@ -190,10 +193,10 @@ impl Tally {
 }
 
 /// Acts on each, in batches. One that is refused does not hinder the others.
-async fn apply(client: &Client, ids: &[TaskId], verb: &Verb) -> Result<Vec<Result<Receipt, Rejected>>> {
-    let mut answers = Vec::with_capacity(ids.len());
-    for batch in ids.chunks(limits::BATCH) {
-        answers.extend(client.store().apply(batch.iter().map(|id| verb.on(*id)).collect()).await?);
+async fn apply(client: &Client, commands: Vec<Command>) -> Result<Vec<Result<Receipt, Rejected>>> {
+    let mut answers = Vec::with_capacity(commands.len());
+    for batch in commands.chunks(limits::BATCH) {
+        answers.extend(client.store().apply(batch.to_vec()).await?);
     }
     Ok(answers)
 }
@@ -201,7 +204,7 @@ async fn apply(client: &Client, ids: &[TaskId], verb: &Verb) -> Result<Vec<Resul
 /// Acts on tasks that were named, and tells about each.
 pub(super) async fn each(session: &Session, ids: &[TaskId], verb: &Verb) -> Result<Answer> {
     let client = session.existing().await?;
-    let answers = apply(&client, ids, verb).await?;
+    let answers = apply(&client, ids.iter().map(|id| verb.on(*id, false)).collect()).await?;
     let (mut text, mut values, mut tally) = (String::new(), Vec::new(), Tally::default());
     for (id, answer) in ids.iter().zip(answers) {
         match &answer {

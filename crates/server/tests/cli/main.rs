@@ -149,6 +149,12 @@ impl Said {
         self
     }
 
+    /// It has an answer, and failed with this code, in one line.
+    fn good_but(&self, code: i32, part: &str) {
+        assert_eq!((self.code, self.err.lines().count()), (code, 1), "{}: {}", self.asked, self.err);
+        assert!(self.err.contains(part) && !self.out.is_empty(), "{}: {}", self.asked, self.err);
+    }
+
     /// It failed with this code, in one line, and printed nothing else.
     fn told(&self, code: i32, part: &str) {
         assert_eq!(self.code, code, "{}: {}", self.asked, self.err);

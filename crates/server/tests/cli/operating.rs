@@ -47,21 +47,41 @@ async fn dead_letters_are_driven_again() {
     let dead = place.submit(&["work", r#"{"end": "retry"}"#, "--max-attempts", "1"]);
     let failed = place.submit(&["work", r#"{"end": "fail"}"#]);
     place.work(&[&dead, &failed]).await;
-    let all = ["task", "retry", "--all", "--state", "dead_letter"];
-    let said = place.run(&all);
-    assert_eq!((said.code, &*said.out), (1, "0 made to run again, 0 unchanged, 1 refused\n"));
+    let all = ["task", "retry", "--all", "--kind", "work", "--state", "dead_letter"];
+    assert_eq!(place.text(&[&all[..], &["--dry-run"]].concat()), "1 would be made to run again\n");
+    assert_eq!(place.json(&[&all[..], &["--older-than", "1h"]].concat())["found"], 0, "it has just died");
+    assert_eq!(place.json(&["task", "get", &dead])["state"], "dead_letter", "nothing was done");
+    let usual = place.run(&["task", "retry", "--all", "--kind", "work"]);
+    assert_eq!((usual.code, &*usual.out), (1, "1 made to run again, 0 unchanged, 1 refused\n"));
     assert!(
-        said.err.starts_with("windlass: 1 of 1 tasks were refused; the first: task")
-            && said.err.contains("force"),
+        usual.err.starts_with("windlass: 1 of 2 tasks were refused; the first: task")
+            && usual.err.contains("force"),
         "{}",
-        said.err
+        usual.err
     );
-    let again = place.json(&[&all[..], &["--force", "--reason", "fixed"]].concat());
+    assert_eq!(place.json(&["task", "get", &failed])["state"], "pending", "without a state it is meant, too");
+    // Named as what they are, dead letters have no other way to run again.
+    let again = place.json(&[&all[..], &["--reason", "fixed"]].concat());
     assert_eq!(again, json!({"dry_run": false, "found": 1, "changed": 1, "unchanged": 0, "refused": 0}));
-    assert_eq!(place.json(&["task", "get", &dead])["state"], "pending");
-    let usual = place.json(&["task", "retry", "--all", "--kind", "work"]);
-    assert_eq!(usual["changed"], 1, "without a state those that failed are meant");
-    assert_eq!(place.json(&["task", "get", &failed])["state"], "pending");
+    let told = place.json(&["task", "get", &dead]);
+    assert_eq!((&told["state"], &told["attempt"]), (&json!("pending"), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_purged_and_only_they_start_over() {
+    let place = Place::new();
+    let dead = place.submit(&["work", r#"{"end": "retry"}"#, "--max-attempts", "1"]);
+    let other = place.submit(&["work", r#"{"end": "retry"}"#, "--max-attempts", "1", "--tag", "old"]);
+    let failed = place.submit(&["work", r#"{"end": "fail"}"#, "--max-attempts", "7"]);
+    place.work(&[&dead, &other, &failed]).await;
+    place.run(&["task", "retry", &dead, &other]).good_but(1, "2 of 2 tasks were refused");
+    let purge = ["task", "delete", "--all", "--state", "dead_letter", "--tag", "old"];
+    assert_eq!(place.text(&[&purge[..], &["--dry-run"]].concat()), "1 would be deleted\n");
+    assert_eq!(place.text(&purge), "1 deleted, 0 unchanged, 0 refused\n");
+    let both = place.json(&["task", "retry", "--all", "--state", "failed,dead_letter"]);
+    assert_eq!((&both["changed"], &both["refused"]), (&json!(2), &json!(0)));
+    let attempt = |id: &str| place.json(&["task", "get", id])["attempt"].clone();
+    assert_eq!((attempt(&dead), attempt(&failed)), (json!(0), json!(1)), "what failed goes on counting");
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn what_cannot_be_meant_is_told_in_a_line_and_makes_no_file() {
             "cannot be used with",
         ),
         (&["--store", "mysql:x", "stats"], "sqlite:PATH"),
+        (&["--store", "mysql:x", "stats"], "postgres://USER:PASSWORD@HOST/DATABASE"),
         (&["--store", "sqlite:", "stats"], "sqlite:PATH"),
         (&["--store", "sqlite:a.db?sync=off", "submit", "x"], "sqlite:PATH"),
         // Ids and filters.
@@ -109,6 +110,14 @@ fn what_cannot_be_meant_is_told_in_a_line_and_makes_no_file() {
         (&["prune", "--keep", "completed"], "such as completed=7d"),
         (&["prune", "--keep", "running=7d"], "retention state"),
         (&["prune", "--keep", "completed=7d", "--namespace", "x"], "all namespaces"),
+        (&["migrate", "--sql"], "--sql is for PostgreSQL"),
+        (&["migrate", "--sql", "--store", "memory:"], "--sql is for PostgreSQL"),
+        (&["migrate", "--sql", "--dry-run"], "cannot be used with"),
+        (
+            &["task", "retry", "--all", "--older-than", "1h", "--unchanged-for", "2h"],
+            "cannot be used multiple",
+        ),
+        (&["task", "retry", "--older-than", "1h"], "filters are for --all"),
         (&["completions", "tcsh"], "bash"),
         (&["man", "--out", "no/such/directory"], "make it first"),
     ] {

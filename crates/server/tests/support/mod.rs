@@ -21,7 +21,11 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A directory for one test, which the program runs in.
-pub(crate) struct Place(TempDir);
+pub(crate) struct Place {
+    directory: TempDir,
+    /// Unless it is a file there.
+    store: Option<String>,
+}
 
 /// What a run of the program said.
 #[derive(Debug)]
@@ -33,11 +37,16 @@ pub(crate) struct Said {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self { directory: tempfile::tempdir().unwrap(), store: None }
+    }
+
+    /// The program finds this address in its environment.
+    pub(crate) fn with_store(address: impl Into<String>) -> Self {
+        Self { store: Some(address.into()), ..Self::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.0.path()
+        self.directory.path()
     }
 
     pub(crate) fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -74,6 +83,7 @@ impl Place {
             .env("WINDLASS", env!("CARGO_BIN_EXE_windlass"))
             .env("USER", "grace")
             .stdin(Stdio::null());
+        command.envs(self.store.iter().map(|address| ("WINDLASS_STORE", address)));
         command
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 use windlass_core::Invalid;
@@ -122,7 +122,7 @@ impl FromStr for Address {
                     let expected = "the most connections to hold, 1 to 1000";
                     connections = Some(fits.ok_or_else(|| Invalid::new("connections", number, expected))?);
                 }
-                _ => left.push(setting),
+                _ => left.push(known_to_driver(setting)),
             }
         }
         let place = if left.is_empty() { place.to_owned() } else { format!("{place}?{}", left.join("&")) };
@@ -143,15 +143,62 @@ impl FromStr for Address {
     }
 }
 
-/// An address that may be shown.
-fn without_password(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.into() };
-    match rest.rsplit_once('@') {
+/// An address that may be shown. Whatever could be a password is left out, in addresses that are not quite right as well, and
+/// addresses of other stores stay as they are.
+#[must_use]
+pub fn without_password(address: &str) -> String {
+    if address.starts_with("sqlite:") || address.starts_with("memory:") {
+        return address.into();
+    }
+    let marked = ["://", ":/"].iter().find_map(|mark| address.find(mark).map(|at| at + mark.len()));
+    let (scheme, rest) = address.split_at(marked.unwrap_or(0));
+    let shown = match rest.rsplit_once('@') {
         Some((who, place)) => {
-            let user = who.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}@{place}")
+            let (user, password) = who.split_once(':').unwrap_or((who, ""));
+            // Without slashes it is anybody's guess which word is what.
+            let gap = if marked.is_none() && !password.is_empty() { ":…" } else { "" };
+            format!("{user}{gap}@{place}")
         }
-        None => text.into(),
+        None => {
+            let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            let hosts: Vec<String> = rest[..end].split(',').map(without_word).collect();
+            format!("{}{}", hosts.join(","), &rest[end..])
+        }
+    };
+    format!("{scheme}{}", without_setting(&shown))
+}
+
+/// A host without what stands where its port should, unless that is a number: somebody forgot the `@`.
+fn without_word(host: &str) -> String {
+    match host.split_once(':') {
+        Some((name, port)) if !host.starts_with('[') && port.bytes().any(|byte| !byte.is_ascii_digit()) => {
+            format!("{name}:…")
+        }
+        _ => host.into(),
+    }
+}
+
+/// `password=…` among the settings.
+fn without_setting(text: &str) -> String {
+    let mark = "password=";
+    let mut parts = text.split(mark);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Among words and not in an address, a value may stand in quotes; one that has no end hides all the rest.
+        let end = match part.strip_prefix('\'') {
+            Some(quoted) => quoted.rfind('\'').map(|at| at + 2),
+            None => part.find(['&', ' ']),
+        };
+        shown += &format!("{mark}…{}", &part[end.unwrap_or(part.len())..]);
+    }
+    shown
+}
+
+/// What the driver is told about TLS. It does not know the modes that verify certificates; here all do that use TLS.
+fn known_to_driver(setting: &str) -> &str {
+    match setting {
+        "sslmode=verify-ca" | "sslmode=verify-full" => "sslmode=require",
+        other => other,
     }
 }
 
@@ -165,9 +212,13 @@ impl Address {
             let mut text = Vec::new();
             let read = File::open(path).and_then(|mut file| file.read_to_end(&mut text));
             read.map_err(|error| unusable(error.to_string()))?;
+            let public = roots.len();
             for certificate in CertificateDer::pem_slice_iter(&text) {
                 let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
                 roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+            }
+            if roots.len() == public {
+                return Err(unusable("it holds no certificate in PEM form".into()));
             }
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -184,11 +235,33 @@ impl Address {
         match error {
             PoolError::Closed => Error::Closed,
             PoolError::Backend(error) => {
-                Error::Unavailable(format!("{self} cannot be reached: {}", words(&error)))
+                let advice = untrusted(&error).map(|why| self.advice(why)).unwrap_or_default();
+                Error::Unavailable(format!("{self} cannot be reached: {}{advice}", words(&error)))
             }
             PoolError::Timeout(_) => Error::Unavailable(format!("no connection to {self} was free in time")),
             error => Error::Unavailable(format!("{self} cannot be reached: {error}")),
         }
+    }
+
+    /// What to do about a certificate that is not accepted.
+    fn advice(&self, why: &CertificateError) -> String {
+        let check = match why {
+            CertificateError::UnknownIssuer => match &self.root_certificate {
+                None => {
+                    "; no public authority signed the server's certificate: name the file of the one that did, \
+                     sslrootcert=FILE,"
+                }
+                Some(_) => {
+                    "; neither a public authority nor the one of sslrootcert signed the server's certificate: name \
+                     the file of the one that did, sslrootcert=FILE,"
+                }
+            },
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "; the server's certificate is for another name: use a host's name that it is for"
+            }
+            _ => "; give the server a certificate that is valid",
+        };
+        format!("{check} or do without TLS where the network is trusted, sslmode=disable")
     }
 
     /// A pool of at most `size` connections, made when they are needed.
@@ -202,5 +275,79 @@ impl Address {
             .timeouts(Timeouts { wait, create: wait, recycle: wait })
             .build();
         pool.map_err(|error| Error::Unusable(error.to_string()))
+    }
+}
+
+/// What is wrong with the server's certificate, if that is what went wrong.
+fn untrusted(error: &tokio_postgres::Error) -> Option<&CertificateError> {
+    let io = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
+    match io.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(why) => Some(why),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::config::SslMode;
+
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (address, shown) in [
+            ("postgres://ada:s3cret@db/app", "postgres://ada@db/app"),
+            ("postgresql://ada:s3cret@db:5432/app?schema=a", "postgresql://ada@db:5432/app?schema=a"),
+            ("postgres://ada:s3@c/r?et@db/app", "postgres://ada@db/app"),
+            ("postgres://:s3cret@db", "postgres://@db"),
+            ("postgres://ada@db?password=s3cret&schema=a", "postgres://ada@db?password=…&schema=a"),
+            ("postgres://db?password=s3:cr@et&schema=a", "postgres://db?password=…&schema=a"),
+            ("postgres://ada:s3cret", "postgres://ada:…"),
+            ("postgres://ada:s3cret/app", "postgres://ada:…/app"),
+            ("postgres:/ada:s3cret@db/app", "postgres:/ada@db/app"),
+            ("postgres:ada:s3cret@db/app", "postgres:…@db/app"),
+            ("postgres:s3cret@db/app", "postgres:…@db/app"),
+            ("postgress://ada:s3cret@db/app", "postgress://ada@db/app"),
+            ("ada:s3cret@db/app", "ada:…@db/app"),
+            ("host=db user=ada password=s3cret dbname=app", "host=db user=ada password=… dbname=app"),
+            ("host=db password='s3 \\'cret' dbname=app", "host=db password=… dbname=app"),
+            ("host=db password='s3 cret dbname=app", "host=db password=…"),
+            // Nothing to hide.
+            ("postgres://ada@db:5432,other:5433/app", "postgres://ada@db:5432,other:5433/app"),
+            ("postgres://[::1]:5432/app", "postgres://[::1]:5432/app"),
+            ("sqlite:a:b@c.db", "sqlite:a:b@c.db"),
+            ("memory:", "memory:"),
+        ] {
+            assert_eq!(without_password(address), shown, "{address}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_refused_is_quoted_without_its_password() {
+        for address in [
+            "postgres://ada:s3cret@db:many/app",
+            "postgres://ada@db:many/app?password=s3cret",
+            "postgres:/ada:s3cret@db/app",
+            "postgres://ada:s3cret",
+        ] {
+            let said = address.parse::<Address>().map(drop).unwrap_err().to_string();
+            assert!(said.contains("ada") && !said.contains("s3cret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn modes_that_verify_are_the_one_that_requires_tls() {
+        for (mode, meant) in [
+            ("disable", SslMode::Disable),
+            ("prefer", SslMode::Prefer),
+            ("require", SslMode::Require),
+            ("verify-ca", SslMode::Require),
+            ("verify-full", SslMode::Require),
+        ] {
+            let address: Address = format!("postgres://db/app?sslmode={mode}&schema=a").parse().unwrap();
+            assert_eq!((address.config.get_ssl_mode(), address.schema.as_str()), (meant, "a"), "{mode}");
+        }
+        let said = "postgres://db?sslmode=verify".parse::<Address>().map(drop).unwrap_err().to_string();
+        assert!(said.contains("sslmode"), "{said}");
     }
 }

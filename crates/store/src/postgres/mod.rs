@@ -42,7 +42,7 @@ use crate::request::{
 };
 use crate::store::Store;
 
-pub use connect::Schema;
+pub use connect::{Schema, without_password};
 pub use migrate::sql as migrations_sql;
 
 pub use crate::migration::Migration;
@@ -114,6 +114,13 @@ impl Options {
         };
         Home::new()?.run(looking).await
     }
+}
+
+/// The statements, by name, for tests of their plans.
+#[doc(hidden)]
+#[must_use]
+pub fn statements(schema: &Schema) -> Vec<(&'static str, String)> {
+    sql::Sql::new(schema).all()
 }
 
 /// A store in a schema of a PostgreSQL database. Dropped, it leaves what is in progress undone, as in a crash: close it first.

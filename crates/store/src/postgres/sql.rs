@@ -67,6 +67,15 @@ macro_rules! statements {
                 sql
             }
 
+            /// All of them, by name.
+            pub(super) fn all(&self) -> Vec<(&'static str, String)> {
+                vec![
+                    ("claim_one", self.claim_one.text.clone()),
+                    $((stringify!($hot), self.$hot.text.clone()),)*
+                    $((stringify!($cold), self.$cold.text.clone()),)*
+                ]
+            }
+
             /// Those worth being prepared.
             pub(super) fn hot(&self) -> impl Iterator<Item = &str> {
                 [&self.claim_one, $(&self.$hot,)*].into_iter().map(|statement| &*statement.text)

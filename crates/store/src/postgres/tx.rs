@@ -45,8 +45,8 @@ const MOST_TRIES: u32 = 10;
 /// sizes of tables, and nobody waits for ever.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL enable_seqscan = off; \
     SET LOCAL enable_bitmapscan = off; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '30s'";
-const BEGIN_READING: &str =
-    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '30s'";
+const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off; \
+    SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = '30s'";
 
 /// How long a transaction may take before the connection is given up.
 const PATIENCE: Duration = Duration::from_secs(45);

@@ -263,7 +263,13 @@ BEGIN
         WHERE (namespace, queue, kind, state) = (c.namespace, c.queue, c.kind, c.state) AND part >= 64
         ORDER BY part LIMIT 1 FOR UPDATE SKIP LOCKED);
     IF NOT FOUND THEN
-        INSERT INTO counts AS old SELECT c.namespace, c.queue, c.kind, c.state, 64 + floor(random() * 32000), c.tasks
+        -- One that no other connection chooses at the same time, since all begin at their own number.
+        INSERT INTO counts AS old SELECT c.namespace, c.queue, c.kind, c.state, free.part, c.tasks
+        FROM (SELECT 64 + (pg_backend_pid() + try * 7919) % 32000 AS part FROM generate_series(0, 10000) try) free
+        WHERE NOT EXISTS (
+            SELECT FROM counts WHERE (namespace, queue, kind, state) = (c.namespace, c.queue, c.kind, c.state)
+                AND counts.part = free.part)
+        LIMIT 1
         ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = old.tasks + excluded.tasks;
     END IF;
 END $$;
@@ -277,22 +283,21 @@ DECLARE
     place     integer := 0;
     now       timestamptz;
     seqs      bigint[];
-    begun     bigint[] := '{}';
-    ids       uuid[] := array_fill(NULL::uuid, ARRAY[many]);
-    made      boolean[] := array_fill(false, ARRAY[many]);
-    t         record;
-    due       timestamptz;
-    state     text;
-    known     uuid;
-    given     bigint;
-    claimable boolean := false;
-    timed     boolean := false;
-    parked    boolean := false;
-    bells     text;
+    known     uuid[] := array_fill(NULL::uuid, ARRAY[many]);  -- those that are there already
+    todo      integer[];
+    added     integer;
+    found_id  uuid;
     refused   text;
+    t         record;
+    claimable boolean;
+    timed     boolean;
+    parked    boolean;
+    given     bigint;
 BEGIN
     IF many > 1000 THEN
         PERFORM refuse('number of tasks', many::text, 'at most 1000 in one batch');
+    ELSIF many = 0 THEN
+        RETURN;
     END IF;
     -- Everything is checked before anything is waited for.
     BEGIN
@@ -310,83 +315,85 @@ BEGIN
     ) locks;
     now := clock_timestamp();
     seqs := ARRAY(SELECT nextval('tasks_seq_seq') FROM generate_series(1, many));
-    -- By key, so that two who submit the same keys wait for each other in one order.
-    FOR t IN
-        SELECT a.* FROM unnest(asked) WITH ORDINALITY AS a (
-            kind, payload, queue, namespace, priority, key, on_conflict, run_at, delay, lane, lane_limit, entity, lane_strict,
-            require_entity, timeout, tags, max_attempts, retry, ageing_per_hour, ageing_per_retry, actor, id, place)
-        ORDER BY a.namespace COLLATE "C", a.kind COLLATE "C", a.key COLLATE "C", a.place
+    todo := ARRAY(SELECT generate_series(1, many));
     LOOP
-        due := CASE
-            WHEN t.run_at IS NOT NULL THEN least(t.run_at, last)
-            WHEN extract(epoch FROM t.delay) > 300000000000 THEN last
-            -- Days of 24 hours, whatever the caller's time zone.
-            WHEN t.delay IS NOT NULL THEN least(((now AT TIME ZONE 'UTC') + t.delay) AT TIME ZONE 'UTC', last)
-        END;
-        due := CASE WHEN due > now THEN due END;
-        state := CASE WHEN due IS NULL THEN 'pending' ELSE 'scheduled' END;
-        t.id := coalesce(t.id, fresh_id(now));
+        -- By key, so that two who submit the same keys wait for each other in one order. If another submits one at the same time,
+        -- this waits for what becomes of it; then there is something to look at.
+        INSERT INTO tasks (
+            seq, id, namespace, queue, kind, priority, per_hour, per_retry, key, lane, lane_limit, lane_strict, timeout, tags,
+            max_attempts, retry, created_at, actor, payload)
+        SELECT seqs[a.place], coalesce(a.id, fresh_id(now)), a.namespace, a.queue, a.kind, a.priority, a.ageing_per_hour,
+            a.ageing_per_retry, a.key, a.lane, a.lane_limit, a.lane_strict, trunc(extract(epoch FROM a.timeout) * 1000000),
+            CASE WHEN cardinality(a.tags) > 0 THEN array_to_json(ARRAY(SELECT unnest(a.tags))) END,
+            a.max_attempts, a.retry, now, a.actor, a.payload
+        FROM (SELECT u.place, (asked[u.place]).* FROM unnest(todo) AS u (place)) a
+        ORDER BY a.namespace COLLATE "C", a.kind COLLATE "C", a.key COLLATE "C", a.place
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS added = ROW_COUNT;
+        EXIT WHEN added = cardinality(todo);
+        FOR t IN
+            SELECT a.* FROM (SELECT u.place, (asked[u.place]).* FROM unnest(todo) AS u (place)) a
+            WHERE NOT EXISTS (SELECT FROM tasks k WHERE k.seq = seqs[a.place]) ORDER BY a.place
         LOOP
-            SELECT k.id INTO known FROM tasks k
+            SELECT k.id INTO found_id FROM tasks k
             WHERE k.namespace = t.namespace AND k.kind = t.kind AND k.key = t.key;
-            IF FOUND THEN
-                IF t.on_conflict = 'reject' THEN
-                    refused := format('a task with key %s exists already: %s; use another key, or delete it',
-                        to_json(t.key), known);
-                    PERFORM refuse_one(refused, '23505', t.place::integer, many);
-                END IF;
-                ids[t.place] := known;
-                EXIT;
+            IF FOUND AND t.on_conflict = 'reject' THEN
+                refused := format('a task with key %s exists already: %s; use another key, or delete it',
+                    to_json(t.key), found_id);
+                PERFORM refuse_one(refused, '23505', t.place, many);
+            ELSIF FOUND THEN
+                known[t.place] := found_id;
             ELSIF EXISTS (SELECT FROM tasks k WHERE k.id = t.id) THEN
                 refused := format('a task with id %s exists already; ids are never reused', t.id);
-                PERFORM refuse_one(refused, '23505', t.place::integer, many);
-            ELSIF t.require_entity AND t.entity IS NOT NULL
-                AND NOT EXISTS (SELECT FROM entities e WHERE e.namespace = t.namespace AND e.entity = t.entity)
-            THEN
-                refused := format('entity %s is not registered; register it, or submit without require_entity', to_json(t.entity));
-                PERFORM refuse_one(refused, '22023', t.place::integer, many);
+                PERFORM refuse_one(refused, '23505', t.place, many);
             END IF;
-            -- If another does the same at the same time, this waits for what becomes of it; then there is something to look at.
-            INSERT INTO tasks (
-                seq, id, namespace, queue, kind, priority, per_hour, per_retry, key, lane, lane_limit, lane_strict, timeout,
-                tags, max_attempts, retry, created_at, actor, payload)
-            VALUES (
-                seqs[t.place], t.id, t.namespace, t.queue, t.kind, t.priority, t.ageing_per_hour, t.ageing_per_retry, t.key,
-                t.lane, t.lane_limit, t.lane_strict, trunc(extract(epoch FROM t.timeout) * 1000000),
-                CASE WHEN cardinality(t.tags) > 0 THEN array_to_json(ARRAY(SELECT unnest(t.tags))) END,
-                t.max_attempts, t.retry, now, t.actor, t.payload)
-            ON CONFLICT DO NOTHING;
-            IF NOT FOUND THEN
-                CONTINUE;
-            END IF;
-            INSERT INTO live (
-                seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, due_at, updated_at, slot, rank, entries,
-                plain)
-            VALUES (
-                seqs[t.place], t.namespace, t.queue, t.kind, t.lane, t.lane_limit, state, 0, 0, due, now, false,
-                greatest(t.priority::numeric * 1000000 - div(
-                    t.ageing_per_hour::numeric * 1000 * trunc(extract(epoch FROM now) * 1000000), 3600000000
-                ), -9223372036854775808), 1, state = 'pending');
-            IF state <> 'pending' THEN
-                INSERT INTO history_rows (task, n, state, at, reason, actor)
-                VALUES (seqs[t.place], 1, state, now, 'submitted', t.actor);
-            END IF;
-            claimable := claimable OR state = 'pending' AND t.lane IS NULL;
-            timed := timed OR state <> 'pending';
-            parked := parked OR state = 'pending' AND t.lane IS NOT NULL;
-            begun := begun || seqs[t.place];
-            ids[t.place] := t.id;
-            made[t.place] := true;
-            EXIT;
         END LOOP;
+        -- One that stood in the way is gone again: once more.
+        todo := ARRAY(SELECT p FROM unnest(todo) p
+            WHERE known[p] IS NULL AND NOT EXISTS (SELECT FROM tasks k WHERE k.seq = seqs[p]));
+        EXIT WHEN todo = '{}';
     END LOOP;
+    SELECT a.place, a.entity INTO t FROM (SELECT p AS place, (asked[p]).* FROM generate_series(1, many) p) a
+    WHERE a.require_entity AND a.entity IS NOT NULL AND known[a.place] IS NULL
+        AND NOT EXISTS (SELECT FROM entities e WHERE e.namespace = a.namespace AND e.entity = a.entity)
+    ORDER BY a.place LIMIT 1;
+    IF FOUND THEN
+        refused := format('entity %s is not registered; register it, or submit without require_entity', to_json(t.entity));
+        PERFORM refuse_one(refused, '22023', t.place, many);
+    END IF;
+    WITH new AS MATERIALIZED (
+        SELECT seqs[a.place] AS seq, a.namespace, a.queue, a.kind, a.lane, a.lane_limit, a.actor,
+            greatest(a.priority::numeric * 1000000 - div(
+                a.ageing_per_hour::numeric * 1000 * trunc(extract(epoch FROM now) * 1000000), 3600000000
+            ), -9223372036854775808) AS rank,
+            CASE WHEN w.due > now THEN w.due END AS due,
+            CASE WHEN w.due > now THEN 'scheduled' ELSE 'pending' END AS state
+        FROM (SELECT p AS place, (asked[p]).* FROM generate_series(1, many) p) a
+        CROSS JOIN LATERAL (SELECT CASE
+            WHEN a.run_at IS NOT NULL THEN least(a.run_at, last)
+            WHEN extract(epoch FROM a.delay) > 300000000000 THEN last
+            -- Days of 24 hours, whatever the caller's time zone.
+            WHEN a.delay IS NOT NULL THEN least(((now AT TIME ZONE 'UTC') + a.delay) AT TIME ZONE 'UTC', last)
+        END AS due) w
+        WHERE known[a.place] IS NULL
+    ), begun AS (
+        INSERT INTO live (
+            seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, due_at, updated_at, slot, rank, entries, plain)
+        SELECT seq, namespace, queue, kind, lane, lane_limit, state, 0, 0, due, now, false, rank, 1, state = 'pending' FROM new
+    ), told AS (
+        INSERT INTO history_rows (task, n, state, at, reason, actor)
+        SELECT seq, 1, state, now, 'submitted', actor FROM new WHERE state <> 'pending'
+    )
+    SELECT bool_or(state = 'pending' AND lane IS NULL), bool_or(state <> 'pending'),
+        bool_or(state = 'pending' AND lane IS NOT NULL)
+    INTO claimable, timed, parked FROM new;
     PERFORM count_more(ROW (l.namespace, l.queue, l.kind, l.state, 0, count(*))::counts)
-    FROM live l WHERE l.seq = ANY (begun) GROUP BY l.namespace, l.queue, l.kind, l.state;
+    FROM live l WHERE l.seq = ANY (seqs) GROUP BY l.namespace, l.queue, l.kind, l.state;
     -- The slots that are free, in submit order; as sql/fill.sql does.
     WHILE parked LOOP
         WITH lanes AS (
             SELECT DISTINCT l.namespace, l.lane FROM live l
-            WHERE l.seq = ANY (begun) AND l.lane IS NOT NULL AND l.state = 'pending'
+            WHERE l.seq = ANY (seqs) AND l.lane IS NOT NULL AND l.state = 'pending'
         ), line AS (
             SELECT p.at, bool_and(c.taken + p.place <= p.lane_limit) OVER (
                 PARTITION BY n.namespace, n.lane ORDER BY p.place) AS may
@@ -409,11 +416,11 @@ BEGIN
         claimable := claimable OR given > 0;
         EXIT WHEN given < 100;
     END LOOP;
-    bells := CASE WHEN claimable THEN 'c' ELSE '' END || CASE WHEN timed THEN 't' ELSE '' END;
-    IF bells <> '' THEN
-        PERFORM pg_notify('{schema}', ' ' || bells);
+    IF claimable OR timed THEN
+        PERFORM pg_notify('{schema}', ' ' || CASE WHEN claimable THEN 'c' ELSE '' END || CASE WHEN timed THEN 't' ELSE '' END);
     END IF;
-    RETURN QUERY SELECT * FROM unnest(ids, made);
+    RETURN QUERY SELECT coalesce(known[p], k.id), known[p] IS NULL
+        FROM generate_series(1, many) p LEFT JOIN tasks k ON k.seq = seqs[p] ORDER BY p;
 END $$;
 
 -- Refuses one of several, and with it all.

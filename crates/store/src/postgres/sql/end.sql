@@ -1,4 +1,4 @@
--- Moves tasks from live to ended. The last line fails if one was not as it was believed to be.
+-- Moves tasks from live to ended, which are found by the places of their rows alone (no index knows "is not distinct"). The last line fails if one was not as it was believed to be.
 WITH said AS (
     SELECT * FROM unnest(
         $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
@@ -9,7 +9,7 @@ WITH said AS (
         claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain, result)
 ), gone AS (
     DELETE FROM windlass.live l USING said u
-    WHERE l.ctid = u.at AND l.seq = u.seq AND l.entries = u.before RETURNING u.*
+    WHERE l.ctid = u.at AND l.seq IS NOT DISTINCT FROM u.seq AND l.entries = u.before RETURNING u.*
 ), kept AS (
     INSERT INTO windlass.ended (
         seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain,

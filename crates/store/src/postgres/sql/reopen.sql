@@ -9,7 +9,7 @@ WITH said AS (
         due_at, claimed_at, started_at, updated_at, error, slot, rank, entries, plain)
 ), gone AS (
     DELETE FROM windlass.ended e USING said u
-    WHERE e.ctid = u.at AND e.seq = u.seq AND e.entries = u.before RETURNING u.*
+    WHERE e.ctid = u.at AND e.seq IS NOT DISTINCT FROM u.seq AND e.entries = u.before RETURNING u.*
 ), back AS (
     INSERT INTO windlass.live (
         seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, worker, due_at, claimed_at, started_at,

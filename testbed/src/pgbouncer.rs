@@ -1,0 +1,177 @@
+//! A private PgBouncer in transaction mode in front of a server: each transaction of a client may run on another of its
+//! few connections. It ends with the process that started it.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+const GUARD: &str = include_str!("postgres/guard.sh");
+
+/// Who sets it to 1 has no PgBouncer and knows that what needs one is not tested.
+const DO_WITHOUT: &str = "WINDLASS_NO_POOLER";
+
+/// What `cargo xtask provision` fetches, from the root of the workspace.
+const PROVISIONED: &str = "target/provision/pgbouncer/pgbouncer";
+
+/// Debian puts it where the paths of users do not lead.
+const DEBIAN: &str = "/usr/sbin/pgbouncer";
+
+/// One that is not ready by then never will be.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Another process may take a port between the look and the start. So many in a row mean something else.
+const PORT_ATTEMPTS: u32 = 20;
+
+/// A running PgBouncer. Dropping it stops it.
+#[derive(Debug)]
+pub struct PgBouncer {
+    /// The shell that holds it, and the pipe that holds the shell.
+    shell: Child,
+    home: PathBuf,
+    addr: SocketAddr,
+}
+
+/// Whether the environment says that there is no PgBouncer here and that this is known.
+#[must_use]
+pub fn is_done_without() -> bool {
+    env::var_os(DO_WITHOUT).is_some_and(|value| value == "1")
+}
+
+impl PgBouncer {
+    /// Starts one that holds at most so many connections to the server, for each database and user. Whoever comes is the
+    /// server's user `postgres`.
+    pub fn start(server: SocketAddr, connections: usize) -> io::Result<Self> {
+        let program = find()?;
+        let mut attempts = 1;
+        loop {
+            match Self::launch(&program, server, connections) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < PORT_ATTEMPTS => attempts += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// What it wrote to its log so far.
+    pub fn log(&self) -> io::Result<String> {
+        log(&self.home)
+    }
+
+    fn launch(program: &Path, server: SocketAddr, connections: usize) -> io::Result<Self> {
+        let addr = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let home = new_home()?;
+        let settings = home.join("pgbouncer.ini");
+        fs::write(&settings, ini(server, addr, connections))?;
+        let mut command = Command::new("sh");
+        command.args(["-c", GUARD, "guard"]).arg(&home).arg(program);
+        // It does not run as root, but changes to another account by itself.
+        if fs::metadata(&home)?.uid() == 0 {
+            command.args(["-u", "nobody"]);
+        }
+        command.arg(&settings).current_dir(&home);
+        // A group of its own: the keys that interrupt the test must not end the shell before it has cleaned up.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut shell = command.spawn()?;
+        // The guard says the process id, and with that it is ready to clean up.
+        if let Some(stdout) = shell.stdout.take() {
+            BufReader::new(stdout).read_line(&mut String::new())?;
+        }
+        let started = Self { shell, home, addr };
+        started.wait_until_ready()?;
+        Ok(started)
+    }
+
+    fn wait_until_ready(&self) -> io::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let ended = self.home.join("ended").exists();
+            let log = self.log().unwrap_or_default();
+            // Written when it listens.
+            if !ended && log.contains("process up") {
+                return Ok(());
+            }
+            if ended || begun.elapsed() > READY_WITHIN {
+                let is_taken = log.contains("Address already in use");
+                let kind = if is_taken { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
+                return Err(io::Error::new(kind, format!("PgBouncer did not start:\n{log}")));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        // The end of the pipe is what the guard waits for; it stops PgBouncer and removes the directory.
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// Everything that is not said is as PgBouncer has it by default: start-up parameters that it does not know are refused.
+fn ini(server: SocketAddr, addr: SocketAddr, connections: usize) -> String {
+    let (host, port) = (server.ip(), server.port());
+    format!(
+        "[databases]\n\
+         * = host={host} port={port} user=postgres\n\
+         [pgbouncer]\n\
+         listen_addr = {}\n\
+         listen_port = {}\n\
+         unix_socket_dir =\n\
+         auth_type = any\n\
+         pool_mode = transaction\n\
+         default_pool_size = {connections}\n\
+         max_client_conn = 200\n",
+        addr.ip(),
+        addr.port(),
+    )
+}
+
+fn new_home() -> io::Result<PathBuf> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let name = format!("windlass-pgbouncer-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = env::temp_dir().join(name);
+        match DirBuilder::new().mode(0o755).create(&path) {
+            // A killed process that had this process id may have left it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => return done.map(|()| path),
+        }
+    }
+}
+
+fn log(home: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(home.join("log"))?).into_owned())
+}
+
+/// On the path, Debian's, or what was provisioned.
+fn find() -> io::Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let on_path = env::split_paths(&path).map(|directory| directory.join("pgbouncer"));
+    // Cargo tells where the package is that it tests; the path known at build time serves when it is started by hand.
+    let told = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let known = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let packages: Vec<PathBuf> = told.into_iter().chain([known]).collect();
+    let roots = packages.iter().flat_map(|package| package.ancestors());
+    let provisioned = roots.map(|root| root.join(PROVISIONED));
+    let mut places = on_path.chain([PathBuf::from(DEBIAN)]).chain(provisioned);
+    places.find(|program| program.is_file()).ok_or_else(|| {
+        let advice = format!(
+            "there is no PgBouncer (on PATH, {DEBIAN}, {PROVISIONED}): run `cargo xtask provision --all`, install the Debian \
+             package `pgbouncer`, or set {DO_WITHOUT}=1 to leave what needs it untested"
+        );
+        io::Error::new(io::ErrorKind::NotFound, advice)
+    })
+}
