@@ -74,6 +74,8 @@ pub use windlass_store::{
     Claim, Claimed, Clock, Count, Cursor, Due, Error, Filter, Listing, ManualClock, MemoryStore, Page, Pulse,
     Receipt, Reconciled, Record, Rings, Store, Submitted, SystemClock, Turn, Turned, Wrap, Wrapped,
 };
+#[cfg(feature = "postgres")]
+pub use windlass_store::{PostgresStore, postgres};
 #[cfg(feature = "sqlite")]
 pub use windlass_store::{SqliteStore, sqlite};
 pub use worker::{RunningWorker, WorkerBuilder};

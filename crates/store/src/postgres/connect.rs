@@ -29,8 +29,9 @@ impl Schema {
         if !name.bytes().all(is_fine)
             || !name.starts_with(|c: char| c.is_ascii_lowercase())
             || name.len() > 48
+            || name.starts_with("pg_")
         {
-            let expected = "1 to 48 of a-z, 0-9 and _, beginning with a letter";
+            let expected = "1 to 48 of a-z, 0-9 and _, beginning with a letter, not with pg_";
             return Err(Invalid::new("schema", name, expected));
         }
         Ok(Self(name.into()))
@@ -62,9 +63,10 @@ impl Default for Schema {
     }
 }
 
+/// As it stands in a statement: quoted, for it may be a word of SQL.
 impl fmt::Display for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "\"{}\"", self.0)
     }
 }
 
@@ -103,7 +105,7 @@ impl fmt::Display for Address {
             })
             .collect();
         let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
-        write!(f, "postgres://{}/{database}?schema={}", hosts.join(","), self.schema)
+        write!(f, "postgres://{}/{database}?schema={}", hosts.join(","), self.schema.as_str())
     }
 }
 

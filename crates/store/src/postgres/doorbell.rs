@@ -185,7 +185,7 @@ impl Doorbell {
 }
 
 async fn notify(client: &Client, channel: &super::Schema, payload: String) -> Result<(), String> {
-    let values = args![channel.to_string() => TEXT, payload => TEXT];
+    let values = args![channel.as_str().to_owned() => TEXT, payload => TEXT];
     run(client, "SELECT pg_notify($1, $2)", values).await.map(drop).map_err(|error| words(&error))
 }
 

@@ -17,6 +17,7 @@ mod row;
 mod schedules;
 mod sql;
 mod submit;
+mod submit_in;
 mod turn;
 mod tx;
 mod writer;
@@ -50,6 +51,7 @@ pub use crate::migration::Migration;
 use connect::Address;
 use doorbell::{Doorbell, Hearing};
 use home::Home;
+use sql::Statement;
 
 /// Connections of one process, unless said otherwise, beside the one that listens.
 const CONNECTIONS: usize = 8;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use tokio_postgres::Row;
 use windlass_core::{Entry, Json, Lane, Name, NewTask, OnConflict, Rejected, Task, TaskId, Timestamp};
 
 use super::board::{Board, LaneKey, lane_of};
@@ -47,24 +48,16 @@ impl Tx {
         let len = tasks.len();
         self.lock_lanes(&tasks.iter().filter_map(lane_of_new).collect()).await;
         self.send(|sql| &sql.find_keys, key_args(&tasks)).await;
-        let ids: Vec<_> = tasks.iter().map(|task| uuid(task.id)).collect();
-        self.send(|sql| &sql.find_ids, args![ids => UUID_ARRAY]).await;
+        self.send(|sql| &sql.find_ids, id_args(&tasks)).await;
         self.send(|sql| &sql.find_entities, entity_args(&tasks)).await;
         self.send(|sql| &sql.now, args![self.inner.clock.given() => TIMESTAMPTZ]).await;
         let answers = self.answers().await?;
         let [.., keys, ids, entities, now] = &answers[..] else { return Err(Failure::Moved) };
         let now: Timestamp = row::time(&now.rows[0], 0)?;
         let mut known = Known::default();
-        for row in &keys.rows {
-            let key = (row::name(row, 0)?, row::name(row, 1)?, row::get(row, 2)?);
-            known.keys.insert(key, (row::id(row, 3)?, row::parse(row, 4)?));
-        }
-        for row in &ids.rows {
-            known.ids.insert(row::id(row, 0)?);
-        }
-        for row in &entities.rows {
-            known.entities.insert((row::name(row, 0)?, row::get(row, 1)?));
-        }
+        known.note_keys(&keys.rows)?;
+        known.note_ids(&ids.rows)?;
+        known.note_entities(&entities.rows)?;
         let (mut begun, mut submitted) = (Vec::new(), Vec::with_capacity(len));
         for (index, task) in tasks.into_iter().enumerate() {
             match known.admit(task, now).map_err(|rejected| in_batch(len, index, rejected))? {
@@ -132,25 +125,45 @@ fn lane_of_new(task: &NewTask) -> Option<LaneKey> {
     task.lane.as_ref().map(|lane| (task.namespace.to_string(), lane.key().to_owned()))
 }
 
-fn created(task: &Task) -> Submitted {
+pub(super) fn created(task: &Task) -> Submitted {
     Submitted { id: task.id, state: task.status.state, created: true }
 }
 
 /// What is there already, by the names that new tasks give.
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     keys: HashMap<(Name, Name, String), (TaskId, windlass_core::State)>,
     ids: HashSet<TaskId>,
     entities: HashSet<(Name, String)>,
 }
 
-enum Admitted {
+pub(super) enum Admitted {
     Known(Submitted),
     New(Box<Begun>),
 }
 
 impl Known {
-    fn admit(&mut self, task: NewTask, now: Timestamp) -> Result<Admitted, Rejected> {
+    pub(super) fn note_keys(&mut self, rows: &[Row]) -> Result<()> {
+        let read = |row| {
+            let key = (row::name(row, 0)?, row::name(row, 1)?, row::get(row, 2)?);
+            Ok((key, (row::id(row, 3)?, row::parse(row, 4)?)))
+        };
+        self.keys.extend(readable(rows.iter().map(read))?);
+        Ok(())
+    }
+
+    pub(super) fn note_ids(&mut self, rows: &[Row]) -> Result<()> {
+        self.ids.extend(readable(rows.iter().map(|row| row::id(row, 0)))?);
+        Ok(())
+    }
+
+    pub(super) fn note_entities(&mut self, rows: &[Row]) -> Result<()> {
+        self.entities.extend(readable(rows.iter().map(|row| Ok((row::name(row, 0)?, row::get(row, 1)?))))?);
+        Ok(())
+    }
+
+    /// What becomes of one task, as far as is known.
+    pub(super) fn admit(&mut self, task: NewTask, now: Timestamp) -> Result<Admitted, Rejected> {
         let key = task.key.clone().map(|key| (task.namespace.clone(), task.kind.clone(), key));
         if let Some((.., text)) = &key
             && let Some(&(id, state)) = key.as_ref().and_then(|key| self.keys.get(key))
@@ -176,7 +189,16 @@ impl Known {
     }
 }
 
-fn key_args(tasks: &[NewTask]) -> Args {
+/// All of them, or why one cannot be read.
+fn readable<T>(rows: impl Iterator<Item = Result<T, row::Foreign>>) -> Result<Vec<T>> {
+    rows.collect::<Result<_, _>>().map_err(|error| Failure::from(error).error())
+}
+
+pub(super) fn id_args(tasks: &[NewTask]) -> Args {
+    args![tasks.iter().map(|task| uuid(task.id)).collect::<Vec<_>>() => UUID_ARRAY]
+}
+
+pub(super) fn key_args(tasks: &[NewTask]) -> Args {
     let keyed: BTreeMap<(&Name, &Name, &String), ()> = tasks
         .iter()
         .filter_map(|task| Some(((&task.namespace, &task.kind, task.key.as_ref()?), ())))
@@ -188,7 +210,7 @@ fn key_args(tasks: &[NewTask]) -> Args {
     ]
 }
 
-fn entity_args(tasks: &[NewTask]) -> Args {
+pub(super) fn entity_args(tasks: &[NewTask]) -> Args {
     let required: Vec<(String, String)> = tasks
         .iter()
         .filter_map(|task| Some((task.namespace.to_string(), task.required_entity()?.as_str().to_owned())))
