@@ -12,7 +12,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-const GUARD: &str = include_str!("postgres/guard.sh");
+/// Runs "$@" until standard input ends, a pipe that the test holds, and with it the test, however that comes about. Killed,
+/// because it has nothing to lose, because some versions wait for their clients when asked to end, and because a shell lets
+/// what it runs in the background ignore the signals of the keyboard.
+const GUARD: &str = r#"
+home=$1
+shift
+exec 3<&0
+"$@" </dev/null >>"$home/log" 2>&1 3<&- &
+server=$!
+echo "$server"
+(
+    read -r end <&3
+    # One that ended by itself has no process id any more; another process may have it by now.
+    [ -e "$home/ended" ] || kill -s KILL "$server"
+) &
+listener=$!
+exec 3<&-
+wait "$server"
+: >"$home/ended"
+wait "$listener"
+rm -rf "$home"
+"#;
 
 /// Who sets it to 1 has no PgBouncer and knows that what needs one is not tested.
 const DO_WITHOUT: &str = "WINDLASS_NO_POOLER";
@@ -52,7 +73,9 @@ impl PgBouncer {
         let mut attempts = 1;
         loop {
             match Self::launch(&program, server, connections) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < PORT_ATTEMPTS => attempts += 1,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < PORT_ATTEMPTS => {
+                    attempts += 1;
+                }
                 done => return done,
             }
         }
@@ -66,7 +89,7 @@ impl PgBouncer {
 
     /// What it wrote to its log so far.
     pub fn log(&self) -> io::Result<String> {
-        log(&self.home)
+        Ok(String::from_utf8_lossy(&fs::read(self.home.join("log"))?).into_owned())
     }
 
     fn launch(program: &Path, server: SocketAddr, connections: usize) -> io::Result<Self> {
@@ -152,10 +175,6 @@ fn new_home() -> io::Result<PathBuf> {
     }
 }
 
-fn log(home: &Path) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&fs::read(home.join("log"))?).into_owned())
-}
-
 /// On the path, Debian's, or what was provisioned.
 fn find() -> io::Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -166,12 +185,66 @@ fn find() -> io::Result<PathBuf> {
     let packages: Vec<PathBuf> = told.into_iter().chain([known]).collect();
     let roots = packages.iter().flat_map(|package| package.ancestors());
     let provisioned = roots.map(|root| root.join(PROVISIONED));
-    let mut places = on_path.chain([PathBuf::from(DEBIAN)]).chain(provisioned);
+    first(on_path.chain([PathBuf::from(DEBIAN)]).chain(provisioned))
+}
+
+fn first(mut places: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
     places.find(|program| program.is_file()).ok_or_else(|| {
         let advice = format!(
-            "there is no PgBouncer (on PATH, {DEBIAN}, {PROVISIONED}): run `cargo xtask provision --all`, install the Debian \
-             package `pgbouncer`, or set {DO_WITHOUT}=1 to leave what needs it untested"
+            "there is no PgBouncer (on PATH, {DEBIAN}, {PROVISIONED}): run `cargo xtask provision --all`, install the \
+             Debian package `pgbouncer`, or set {DO_WITHOUT}=1 to leave what needs it untested"
         );
         io::Error::new(io::ErrorKind::NotFound, advice)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn without_a_pooler_the_error_says_what_to_do() {
+        let said = first([env::temp_dir()].into_iter()).unwrap_err().to_string();
+        for word in ["`cargo xtask provision --all`", "`pgbouncer`", "WINDLASS_NO_POOLER=1"] {
+            assert!(said.contains(word), "{word} is missing: {said}");
+        }
+    }
+
+    /// Starts what the lines do in place of PgBouncer.
+    fn launch(name: &str, lines: &str) -> io::Result<PgBouncer> {
+        let place = env::temp_dir().join(format!("windlass-{name}-{}", process::id()));
+        fs::write(&place, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+        let launched = PgBouncer::launch(&place, (Ipv4Addr::LOCALHOST, 1).into(), 1);
+        fs::remove_file(&place).unwrap();
+        launched
+    }
+
+    #[test]
+    fn one_that_does_not_start_shows_its_log() {
+        let said = launch("fails", "echo no such thing").map(drop).unwrap_err().to_string();
+        assert!(said.contains("did not start") && said.contains("no such thing"), "{said}");
+    }
+
+    #[test]
+    fn one_that_ignores_signals_ends_with_the_pipe_and_leaves_nothing() {
+        let started =
+            launch("stays", "trap '' INT QUIT TERM\necho $$ process up\nexec tail -f /dev/null").unwrap();
+        let (home, log) = (started.home.clone(), started.log().unwrap());
+        let is_running = || {
+            let number = log.split_whitespace().next().unwrap();
+            Command::new("kill").args(["-0", number]).stderr(Stdio::null()).status().unwrap().success()
+        };
+        assert!(is_running() && home.exists());
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || {
+            drop(started);
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(READY_WITHIN).expect("it ends");
+        assert!(!is_running() && !home.exists());
+    }
 }

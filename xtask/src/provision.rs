@@ -71,7 +71,9 @@ pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
     // Without it, the test that needs it fails and says what to do, unless the environment says that this is known.
     let pooler = match pgbouncer(&directory) {
         Ok(version) => version,
-        Err(why) if all && env::var_os("WINDLASS_NO_POOLER").is_none() => return Err(why),
+        Err(why) if all && env::var_os("WINDLASS_NO_POOLER").is_none_or(|value| value != "1") => {
+            return Err(why);
+        }
         Err(why) => format!("no PgBouncer: {why}"),
     };
     Ok(format!("PostgreSQL {}; {pooler}", versions.join(", ")))
@@ -112,7 +114,8 @@ fn unpack_pgbouncer(unfinished: &Path, unpacked: &Path) -> Result<(), String> {
     let mut download = Command::new("apt-get");
     download.args(["download", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=15"]);
     output(download.args(&wanted).current_dir(unfinished))?;
-    let packages = entries(unfinished)?.into_iter().filter(|path| path.extension().is_some_and(|it| it == "deb"));
+    let packages =
+        entries(unfinished)?.into_iter().filter(|path| path.extension().is_some_and(|it| it == "deb"));
     for package in packages {
         output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(unpacked))?;
     }
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_package_without_servers_is_an_error() {
-        let empty = std::env::temp_dir().join(format!("windlass-provision-{}", std::process::id()));
+        let empty = env::temp_dir().join(format!("windlass-provision-{}", std::process::id()));
         fs::create_dir_all(empty.join("package/version")).unwrap();
         let found = bins(&empty);
         fs::create_dir_all(empty.join("package/version/bin")).unwrap();

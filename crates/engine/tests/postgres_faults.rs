@@ -167,3 +167,14 @@ fn zombies_are_refused() {
         zombies::are_refused(&mut stage, number("WINDLASS_ZOMBIES", 10)).await;
     });
 }
+/// L6 at random moments under load, also in the middle of a transaction.
+#[test]
+fn zombies_under_load_change_nothing() {
+    play(|| async {
+        for (stops, seed) in runs(number("WINDLASS_ZOMBIES", 10).div_ceil(4)) {
+            let mut stage = stage("zombies_under_load_change_nothing", unharmed()).await;
+            let load = Load { tasks: 400 + 200 * stops, workers: 3, kills: 0, stops, seed };
+            load::run(&mut stage, load).await;
+        }
+    });
+}

@@ -39,6 +39,11 @@ pub trait Store: Debug + Send + Sync + 'static {
         Ok(self.turn(Turn { claim: Some(claim), ..Turn::default() }).await?.claimed?)
     }
 
+    /// How many turns of one worker may go on at once to good effect: one, if they take turns anyway.
+    fn turns_at_once(&self) -> usize {
+        1
+    }
+
     /// Makes a worker known; again, with the same id, replaces what is known about it.
     async fn register(&self, worker: NewWorker) -> Result<Worker>;
 

@@ -98,6 +98,11 @@ pub trait Wrap: Debug + Send + Sync + 'static {
         inner.prune(retention, limit).await
     }
 
+    /// Answers [`Store::turns_at_once`].
+    fn turns_at_once(&self, inner: &dyn Store) -> usize {
+        inner.turns_at_once()
+    }
+
     /// Does [`Store::watch`].
     fn watch(&self, inner: &dyn Store) -> watch::Receiver<Rings> {
         inner.watch()
@@ -241,6 +246,10 @@ impl<W: Wrap> Store for Wrapped<W> {
 
     fn watch(&self) -> watch::Receiver<Rings> {
         self.wrap.watch(&*self.inner)
+    }
+
+    fn turns_at_once(&self) -> usize {
+        self.wrap.turns_at_once(&*self.inner)
     }
 
     async fn close(&self) -> Result<()> {

@@ -90,8 +90,7 @@ impl Bed {
             let mut ticks = interval(Duration::from_millis(5));
             loop {
                 ticks.tick().await;
-                let count: i64 =
-                    client.query_one(waiting, &[&format!("{}.", self.schema)]).await.unwrap().get(0);
+                let count: i64 = client.query_one(waiting, &[&self.schema]).await.unwrap().get(0);
                 if usize::try_from(count).unwrap() == wanted {
                     return;
                 }
@@ -337,7 +336,7 @@ async fn an_exhausted_pool_is_unavailable() {
 /// A row that somebody else keeps locked for longer than 10 s: given up, nothing changed, and others are not held up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_not_given_up_is_unavailable() {
-    let bed = Bed::new("locked").await;
+    let bed = Bed::new("row_locked").await;
     bed.far.submit(vec![task(1), task(2)]).await.unwrap();
     let lock = bed.lock(&format!("SELECT FROM {{schema}}.live l JOIN {{schema}}.tasks t USING (seq) WHERE t.id = '{}' FOR UPDATE OF l", id(1))).await;
     let far = bed.far.clone();
@@ -409,4 +408,33 @@ async fn listens_again(one: &PostgresStore, other: &PostgresStore, sure: &mut u6
 
 async fn listens(store: &PostgresStore) -> bool {
     store.describe().await.unwrap().contains(&("wake-up", "notifications".into()))
+}
+/// A process that stands still in the middle of a transaction, or a machine that is cut off there, holds its locks. I17: others get them
+/// before a worker's lease is over twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_stands_still_in_a_transaction_gives_up_its_locks() {
+    let bed = Bed::new("stands_still").await;
+    let lock = bed.lock("SELECT FROM {schema}.leader FOR UPDATE").await;
+    let far = bed.far.clone();
+    let call = tokio::spawn(async move { far.campaign(&worker(), TERM).await });
+    bed.until_waiting(1).await;
+    // It is given the lock, and never hears of it.
+    bed.proxy.stall(true);
+    drop(lock);
+    bed.until_waiting(0).await;
+    let (other, since) = (WorkerId::new("other").unwrap(), Instant::now());
+    let leads = async {
+        loop {
+            match bed.near.campaign(&other, TERM).await {
+                Ok(won) => return won,
+                Err(error) => assert!(matches!(error, Error::Unavailable(_)), "{error:?}"),
+            }
+        }
+    };
+    let won = timeout(Duration::from_secs(30), leads).await;
+    assert_eq!(won.expect("the lock is given up").unwrap().holder, other, "after {:?}", since.elapsed());
+    bed.proxy.stall(false);
+    let answer = timeout(PATIENCE, call).await.unwrap().unwrap();
+    assert!(matches!(answer, Err(Error::Unavailable(_) | Error::Unknown(_))), "{answer:?}");
+    assert_eq!(bed.near.leader().await.unwrap().unwrap().holder, other, "nothing was changed");
 }

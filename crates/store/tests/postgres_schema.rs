@@ -1,6 +1,6 @@
 //! The schema: made once whoever starts first, refused when it is newer or was edited, several in one database, applied by hand, on every version of
 //! the server that can be had; over TLS; through skewed clocks.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -154,7 +154,7 @@ async fn addresses_that_cannot_be_used_say_why() {
         ("postgres://u:secret@127.0.0.1/x?sslrootcert=/nowhere", "sslrootcert"),
     ] {
         let error = match Options::new(address) {
-            Ok(options) => options.open().await.err().expect("not opened").to_string(),
+            Ok(options) => options.open().await.expect_err("not opened").to_string(),
             Err(error) => error.to_string(),
         };
         assert!(error.contains(why), "{address}: {error}");

@@ -1,5 +1,5 @@
 //! Submitting inside a transaction of the caller's.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::num::NonZeroU32;
 use std::time::Duration;

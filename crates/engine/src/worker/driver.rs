@@ -1,12 +1,15 @@
 //! The worker's loop: claim, start, report.
 //!
-//! One turn with the store is in progress at a time. While it is, handlers end and what they have to say gathers; the next turn tells all
-//! of it and claims anew, in one commit. So a busy worker batches by itself and an idle one adds no delay. Nothing here ticks: the loop
+//! One turn with the store is in progress at a time (two, if the store can make use of that and there is enough to say). While it is,
+//! handlers end and what they have to say gathers; the next turn tells all of it and claims anew, in one commit. So a busy worker batches
+//! by itself and an idle one adds no delay. Nothing here ticks: the loop
 //! wakes when a handler ends, when the store rings, and at moments that something waits for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -93,6 +96,10 @@ pub(super) struct Driver {
     /// Whether a handler was idle when the last turn was answered.
     ran_dry: bool,
     tell_at: Option<Instant>,
+    /// Tasks that turns in progress speak of: nothing else is said about them meanwhile, for it might be heard first.
+    spoken_of: BTreeSet<TaskId>,
+    /// Claims that turns in progress may bring.
+    claims_under_way: usize,
     /// When to look for claims that an answer which never came may have given, and how long to wait until the next look.
     look_for_lost: Option<(Instant, Duration)>,
     stopping_since: Option<Instant>,
@@ -120,6 +127,8 @@ impl Driver {
             ended_lately: 0,
             ran_dry: false,
             tell_at: None,
+            spoken_of: BTreeSet::new(),
+            claims_under_way: 0,
             look_for_lost: None,
             stopping_since: None,
             told_to_stop: false,
@@ -129,23 +138,20 @@ impl Driver {
 
     /// Runs until `stop` and everything that is to be said then has been said. An error means that the store cannot be used any more.
     pub(super) async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
-        let mut asking: Option<Asking> = None;
+        let mut asking: Vec<Asking> = Vec::new();
         loop {
             self.start_waiting();
-            if asking.is_none() {
-                asking = self.ask();
-            }
-            if (asking.is_none() && self.is_over()) || self.is_too_late() {
+            asking.extend(self.ask(&asking));
+            if (asking.is_empty() && self.is_over()) || self.is_too_late() {
                 return Ok(());
             }
             metrics::gauge!("windlass_worker_pool_active").set(count(self.running.len()));
             let wake = self.next_wake();
             tokio::select! {
                 biased;
-                answer = answered(&mut asking) => {
-                    if let Some(Asking { asked, .. }) = asking.take()
-                        && let Err(error) = self.hear(asked, answer)
-                    {
+                (at, answer) = answered(&mut asking) => {
+                    let Asking { asked, .. } = asking.remove(at);
+                    if let Err(error) = self.hear(asked, answer) {
                         self.shared.held.stop_all(StopReason::Shutdown);
                         return Err(error);
                     }
@@ -222,11 +228,15 @@ impl Driver {
     }
 
     /// The next question to the store, if there is one and the store is to be asked now.
-    fn ask(&mut self) -> Option<Asking> {
-        if self.backoff.until().is_some() {
+    fn ask(&mut self, asking: &[Asking]) -> Option<Asking> {
+        if self.backoff.until().is_some() || !self.may_ask(asking) {
             return None;
         }
         if self.look_for_lost.is_some_and(|(at, _)| at <= Instant::now()) {
+            // What a turn in progress brings is not lost.
+            if !asking.is_empty() {
+                return None;
+            }
             let shared = self.shared.clone();
             let answer = Box::pin(async move { Answer::Holdings(holdings(&shared).await) });
             return Some(Asking { asked: Asked::Holdings, answer });
@@ -239,7 +249,12 @@ impl Driver {
         if self.waiting.len() > self.outbox.len() && self.say_at().is_some_and(|at| at > Instant::now()) {
             return None;
         }
-        let (commands, limit) = (self.outbox.take(), room);
+        let (commands, limit) = (self.outbox.take(&self.spoken_of), room);
+        if commands.is_empty() && (limit == 0 || !self.hungry) {
+            return None;
+        }
+        self.spoken_of.extend(commands.iter().map(Command::task));
+        self.claims_under_way += limit;
         if limit > 0 {
             self.hungry = false;
             self.next_poll = Instant::now() + self.shared.setup.poll;
@@ -249,6 +264,19 @@ impl Driver {
         let (shared, turn) = (self.shared.clone(), Turn { commands: commands.clone(), claim, term: None });
         let answer = Box::pin(async move { Answer::Turned(shared.store().turn(turn).await) });
         Some(Asking { asked: Asked::Turn { commands, limit }, answer })
+    }
+
+    /// Whether a question may be asked beside those that are not answered yet: a turn, if there is about as much to say as the
+    /// other says.
+    fn may_ask(&self, asking: &[Asking]) -> bool {
+        let said = |asking: &Asking| match &asking.asked {
+            Asked::Turn { commands, .. } => Some(commands.len()),
+            Asked::Holdings => None,
+        };
+        let most = self.shared.store().turns_at_once().max(1);
+        let is_worth_it = |said: usize| said > 0 && self.outbox.len() * 2 >= said;
+        asking.is_empty()
+            || (asking.len() < most && asking.iter().all(|one| said(one).is_some_and(is_worth_it)))
     }
 
     /// When what there is to say is said at the latest.
@@ -263,15 +291,22 @@ impl Driver {
             return 0;
         }
         let Setup { pool, buffer, .. } = &self.shared.setup;
-        let (free, waiting) = (pool - self.running.len(), self.waiting.len());
+        let (free, under_way) = (pool - self.running.len(), self.claims_under_way);
+        let waiting = self.waiting.len();
         let in_advance =
             if self.ran_dry { self.ended_lately * 2 } else { self.ended_lately.saturating_sub(waiting) };
         // Half of the buffer is run off while the other half is on its way.
-        let in_advance = in_advance.min(buffer.div_ceil(2)).min(buffer.saturating_sub(waiting));
-        (free + in_advance).min(limits::BATCH)
+        let in_advance = in_advance.min(buffer.div_ceil(2)).min(buffer.saturating_sub(waiting + under_way));
+        (free.saturating_sub(under_way) + in_advance).min(limits::BATCH)
     }
 
     fn hear(&mut self, asked: Asked, answer: Answer) -> Result<(), Error> {
+        if let Asked::Turn { commands, limit } = &asked {
+            for command in commands {
+                self.spoken_of.remove(&command.task());
+            }
+            self.claims_under_way -= limit;
+        }
         let error = match (asked, answer) {
             (Asked::Turn { commands, limit }, Answer::Turned(Ok(turned))) => {
                 if turned.claimed.is_ok() {
@@ -481,12 +516,17 @@ impl Driver {
     }
 }
 
-/// The answer to what was asked; never, if nothing was.
-async fn answered(asking: &mut Option<Asking>) -> Answer {
-    match asking {
-        Some(asking) => asking.answer.as_mut().await,
-        None => std::future::pending().await,
-    }
+/// The first answer to what was asked, and which question it answers; never, if nothing was asked.
+async fn answered(asking: &mut [Asking]) -> (usize, Answer) {
+    poll_fn(|context| {
+        for (at, asking) in asking.iter_mut().enumerate() {
+            if let Poll::Ready(answer) = asking.answer.as_mut().poll(context) {
+                return Poll::Ready((at, answer));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// All claims that the store counts as this worker's.

@@ -36,7 +36,7 @@ const POOL: usize = 10;
 const SHORTEST_POLL: Duration = Duration::from_millis(1);
 
 /// Claims that a worker with quick handlers may hold in advance, unless said otherwise.
-const BUFFER: usize = 512;
+const BUFFER: usize = 1024;
 
 /// A worker to be. Give it handlers, then [`start`](WorkerBuilder::start) it.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many tasks it may claim before a handler is free for them; 512 by default. It uses as much of that as handlers get
+    /// How many tasks it may claim before a handler is free for them; 1,024 by default. It uses as much of that as handlers get
     /// through during a turn or two with the store: nothing if they are slow.
     pub fn buffer(mut self, tasks: usize) -> Self {
         self.setup.buffer = tasks;

@@ -1,10 +1,10 @@
 //! What a worker has to tell the store, and how long it waits when the store cannot be told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use windlass_core::{Command, Token, limits};
+use windlass_core::{Command, TaskId, Token, limits};
 
 /// Commands on their way to the store, in order. What could not be told is told again: every one of them may be.
 #[derive(Debug, Default)]
@@ -32,13 +32,21 @@ impl Outbox {
         self.commands.is_empty()
     }
 
-    /// As many as one turn may carry.
-    pub(super) fn take(&mut self) -> Vec<Command> {
-        let most = self.commands.len().min(limits::BATCH);
-        if most == self.commands.len() {
+    /// As many as one turn may carry, but for what is about tasks that are `spoken_of` already.
+    pub(super) fn take(&mut self, spoken_of: &BTreeSet<TaskId>) -> Vec<Command> {
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        for command in self.commands.drain(..) {
+            if taken.len() < limits::BATCH && !spoken_of.contains(&command.task()) {
+                taken.push(command);
+            } else {
+                left.push_back(command);
+            }
+        }
+        self.commands = left;
+        if self.commands.is_empty() {
             self.since = None;
         }
-        self.commands.drain(..most).collect()
+        taken
     }
 
     /// Takes back what was not told, before everything that came since.

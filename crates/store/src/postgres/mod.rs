@@ -232,6 +232,10 @@ impl Store for PostgresStore {
         .await
     }
 
+    fn turns_at_once(&self) -> usize {
+        writer::MOST_FLIGHTS
+    }
+
     async fn register(&self, worker: NewWorker) -> Result<Worker> {
         self.run(async move |inner| {
             worker.check()?;

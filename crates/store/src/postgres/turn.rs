@@ -130,9 +130,13 @@ impl Tx {
     }
 
     async fn turn_known(&mut self, turns: &[Turn]) -> Result<Answered, Failure> {
-        let now = self.check_terms(turns).await?;
+        for term in turns.iter().filter_map(|turn| turn.term) {
+            self.check_term(term).await?;
+        }
         let commands: Vec<&Command> = turns.iter().flat_map(|turn| &turn.commands).collect();
         let (mut board, unreadable) = self.load(&commands).await?;
+        // Only now, for the locks may have been waited for.
+        let now = self.now().await?;
         let around = self.look_around(&commands, &mut board).await?;
         let mut receipts = Vec::with_capacity(turns.len());
         for turn in turns {
@@ -161,11 +165,8 @@ impl Tx {
         self.answered(turns, receipts, &board, &places, answers)
     }
 
-    /// Refuses what a leader does after its term; says what time it is.
-    async fn check_terms(&mut self, turns: &[Turn]) -> Result<Timestamp, Failure> {
-        for term in turns.iter().filter_map(|turn| turn.term) {
-            self.check_term(term).await?;
-        }
+    /// What time it is.
+    async fn now(&mut self) -> Result<Timestamp, Failure> {
         let answer = self.ask(|sql| &sql.now, args![self.inner.clock.given() => TIMESTAMPTZ]).await?;
         let now = row::time(&answer.rows[0], 0)?;
         self.inner.clock.hear(now);

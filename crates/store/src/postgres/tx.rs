@@ -42,11 +42,13 @@ pub(super) type Which = fn(&Sql) -> &Statement;
 const MOST_TRIES: u32 = 10;
 
 /// One server that does what it is told: statements read by index where there is one, whatever it believes about the
-/// sizes of tables, and nobody waits for ever.
+/// sizes of tables, and nobody waits for ever: not for a client either that stands still in the middle.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL enable_seqscan = off; \
-    SET LOCAL enable_bitmapscan = off; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '30s'";
+    SET LOCAL enable_bitmapscan = off; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '30s'; \
+    SET LOCAL idle_in_transaction_session_timeout = '10s'";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off; \
-    SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = '30s'";
+    SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = '30s'; \
+    SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
 /// How long a transaction may take before the connection is given up.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -216,7 +218,8 @@ impl Inner {
             Ok(answer) => answer.map_err(|error| Failure::from(error).error()),
             Err(_) => {
                 drop(Object::take(client));
-                Err(Error::Unavailable(format!("PostgreSQL did not answer within {} s", PATIENCE.as_secs())))
+                let why = format!("{} did not answer within {} s", self.address, PATIENCE.as_secs());
+                Err(Error::Unavailable(why))
             }
         }
     }
@@ -249,7 +252,7 @@ impl Inner {
             }
             Err(_) => {
                 drop(object.map(Object::take));
-                let why = format!("PostgreSQL did not answer within {} s", PATIENCE.as_secs());
+                let why = format!("{} did not answer within {} s", self.address, PATIENCE.as_secs());
                 let error = if was_committing { Error::Unknown(why) } else { Error::Unavailable(why) };
                 Err(error.into())
             }

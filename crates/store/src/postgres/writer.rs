@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::request::{Rings, Submitted, Turn, Turned};
 
 /// Transactions of one kind that may be under way at once.
-const MOST_FLIGHTS: usize = 2;
+pub(super) const MOST_FLIGHTS: usize = 2;
 
 /// A call, and whom to answer.
 type Call<Q, A> = (Q, oneshot::Sender<Result<A>>);
