@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use crate::postgres;
+
 /// Runs "$@" until standard input ends, a pipe that the test holds, and with it the test, however that comes about. Killed,
 /// because it has nothing to lose, because some versions wait for their clients when asked to end, and because a shell lets
 /// what it runs in the background ignore the signals of the keyboard.
@@ -59,10 +61,12 @@ pub struct PgBouncer {
     addr: SocketAddr,
 }
 
-/// Whether the environment says that there is no PgBouncer here and that this is known.
+/// Whether it is known that there is no PgBouncer here: the environment says so, or the gate could not get it and has said so
+/// aloud.
 #[must_use]
 pub fn is_done_without() -> bool {
     env::var_os(DO_WITHOUT).is_some_and(|value| value == "1")
+        || postgres::provision().join("without-pooler").exists()
 }
 
 impl PgBouncer {

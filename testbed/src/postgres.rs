@@ -352,7 +352,7 @@ impl Drop for Guard {
 
 /// Where `cargo xtask provision` puts what the system does not have, and where templates are kept. It is the same for
 /// all target directories, so that nothing is fetched twice.
-fn provision() -> &'static Path {
+pub(crate) fn provision() -> &'static Path {
     static PROVISION: OnceLock<PathBuf> = OnceLock::new();
     PROVISION.get_or_init(|| {
         // Cargo tells where the package is that it tests, any of this workspace. The path known at build time serves

@@ -68,13 +68,20 @@ pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
         return Err(find::advice());
     }
     let versions: Vec<&str> = found.iter().map(|it| it.version.as_str()).collect();
-    // Without it, the test that needs it fails and says what to do, unless the environment says that this is known.
+    // Without it, the tests that need it are left out, which the summary says aloud.
+    let without = directory.join("without-pooler");
+    let _ = fs::remove_file(&without);
     let pooler = match pgbouncer(&directory) {
         Ok(version) => version,
         Err(why) if all && env::var_os("WINDLASS_NO_POOLER").is_none_or(|value| value != "1") => {
             return Err(why);
         }
-        Err(why) => format!("no PgBouncer: {why}"),
+        Err(why) => {
+            fs::create_dir_all(&directory)
+                .and_then(|()| fs::write(&without, &why))
+                .map_err(about(&without))?;
+            format!("NO PGBOUNCER, NOTHING IS TESTED THROUGH A POOLER: {why}")
+        }
     };
     Ok(format!("PostgreSQL {}; {pooler}", versions.join(", ")))
 }

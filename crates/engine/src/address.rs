@@ -53,7 +53,18 @@ async fn open_sqlite(address: &str, rest: &str) -> Result<Arc<dyn Store>, Error>
 fn unknown(address: &str) -> Error {
     let expected = "memory: or sqlite:PATH or sqlite:PATH?durability=normal, such as sqlite:windlass.db, or \
         postgres://USER:PASSWORD@HOST/DATABASE";
-    Invalid::new("store address", address, expected).into()
+    Invalid::new("store address", &shown(address), expected).into()
+}
+
+/// The address, without what might be a password.
+fn shown(address: &str) -> String {
+    #[cfg(feature = "postgres")]
+    return windlass_store::postgres::without_password(address);
+    #[cfg(not(feature = "postgres"))]
+    match address.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://…"),
+        None => address.into(),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use windlass::{Error, Invalid, Rejected};
 use windlass_store::postgres::Options;
+pub(crate) use windlass_store::postgres::without_password;
 
 /// What stands after the `?` for Windlass alone; the rest is the driver's.
 const OURS: [&str; 3] = ["schema", "connections", "sslrootcert"];
@@ -38,51 +39,6 @@ fn rewritten(address: &str, keep: impl Fn(&str) -> bool, more: impl Iterator<Ite
     let kept = settings.split('&').filter(|setting| !setting.is_empty() && keep(&name(setting)));
     let settings: Vec<String> = kept.map(str::to_owned).chain(more).collect();
     if settings.is_empty() { place.into() } else { format!("{place}?{}", settings.join("&")) }
-}
-
-/// An address that may be shown. Whatever could be a password is left out, in addresses that are not quite right as well.
-pub(crate) fn without_password(address: &str) -> String {
-    if address.starts_with("sqlite:") || address.starts_with("memory:") {
-        return address.into();
-    }
-    let marked = ["://", ":/"].iter().find_map(|mark| address.find(mark).map(|at| at + mark.len()));
-    let (scheme, rest) = address.split_at(marked.unwrap_or(0));
-    let shown = match rest.rsplit_once('@') {
-        Some((who, place)) => {
-            let (user, password) = who.split_once(':').unwrap_or((who, ""));
-            // Without slashes it is anybody's guess which word is what.
-            let gap = if marked.is_none() && !password.is_empty() { ":…" } else { "" };
-            format!("{user}{gap}@{place}")
-        }
-        None => {
-            let end = rest.find(['/', '?']).unwrap_or(rest.len());
-            let hosts: Vec<String> = rest[..end].split(',').map(without_word).collect();
-            format!("{}{}", hosts.join(","), &rest[end..])
-        }
-    };
-    format!("{scheme}{}", without_setting(&shown))
-}
-
-/// A host without what stands where its port should, unless that is a number: somebody forgot the `@`.
-fn without_word(host: &str) -> String {
-    match host.split_once(':') {
-        Some((name, port)) if !host.starts_with('[') && port.bytes().any(|byte| !byte.is_ascii_digit()) => {
-            format!("{name}:…")
-        }
-        _ => host.into(),
-    }
-}
-
-/// `password=…` among the settings.
-fn without_setting(text: &str) -> String {
-    let mark = "password=";
-    let mut parts = text.split(mark);
-    let mut shown = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(['&', ' ']).unwrap_or(part.len());
-        shown += &format!("{mark}…{}", &part[end..]);
-    }
-    shown
 }
 
 /// What went wrong on opening a store, without the password.

@@ -170,13 +170,13 @@ async fn submit(client: &Client, tasks: Vec<NewTask>) {
     }
 }
 
-/// Repeats what changes nothing until it is answered.
+/// Repeats what may be done twice until it is answered.
 async fn insist<T, F: Future<Output = Result<T>>>(call: impl Fn() -> F) -> T {
     let repeat = async {
         loop {
             match call().await {
                 Ok(answer) => return answer,
-                Err(Error::Unavailable(_)) => rest().await,
+                Err(Error::Unavailable(_) | Error::Unknown(_)) => rest().await,
                 Err(error) => panic!("{error}"),
             }
         }

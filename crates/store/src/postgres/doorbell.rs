@@ -106,6 +106,12 @@ impl Doorbell {
         let arrives = self.trial(address, tls, &mut news).await?;
         self.ring_all_here();
         let hearing = if arrives { Hearing::Listening } else { Hearing::Polling };
+        if !arrives {
+            // A pooler keeps the connection that was told to listen for others: tell them all not to, as far as they come by.
+            for _ in 0..20 {
+                client.batch_execute(&format!("UNLISTEN {}", address.schema)).await.map_err(said)?;
+            }
+        }
         if self.hearing.send_replace(Some(hearing)) != Some(hearing) && hearing == Hearing::Polling {
             warn!(
                 "notifications do not arrive (is there a pooler in transaction mode in between?); looking every {POLL:?} instead"
