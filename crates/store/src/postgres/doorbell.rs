@@ -186,7 +186,12 @@ impl Doorbell {
         if bells.is_empty() {
             return Ok(());
         }
-        notify(client, channel, format!("{} {bells}", self.sender)).await
+        let told = notify(client, channel, format!("{} {bells}", self.sender)).await;
+        if told.is_err() {
+            add(&mut self.untold.lock().unwrap_or_else(PoisonError::into_inner), untold);
+            self.news.notify_one();
+        }
+        told
     }
 }
 
