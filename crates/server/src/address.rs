@@ -77,32 +77,6 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_shown() {
-        for (address, shown) in [
-            ("postgres://ada:s3cret@db/app", "postgres://ada@db/app"),
-            ("postgresql://ada:s3cret@db:5432/app?schema=a", "postgresql://ada@db:5432/app?schema=a"),
-            ("postgres://ada:s3@c/r?et@db/app", "postgres://ada@db/app"),
-            ("postgres://:s3cret@db", "postgres://@db"),
-            ("postgres://ada@db?password=s3cret&schema=a", "postgres://ada@db?password=…&schema=a"),
-            ("postgres://ada:s3cret", "postgres://ada:…"),
-            ("postgres://ada:s3cret/app", "postgres://ada:…/app"),
-            ("postgres:/ada:s3cret@db/app", "postgres:/ada@db/app"),
-            ("postgres:ada:s3cret@db/app", "postgres:…@db/app"),
-            ("postgres:s3cret@db/app", "postgres:…@db/app"),
-            ("postgress://ada:s3cret@db/app", "postgress://ada@db/app"),
-            ("ada:s3cret@db/app", "ada:…@db/app"),
-            ("host=db user=ada password=s3cret dbname=app", "host=db user=ada password=… dbname=app"),
-            // Nothing to hide.
-            ("postgres://ada@db:5432,other:5433/app", "postgres://ada@db:5432,other:5433/app"),
-            ("postgres://[::1]:5432/app", "postgres://[::1]:5432/app"),
-            ("sqlite:a:b@c.db", "sqlite:a:b@c.db"),
-            ("memory:", "memory:"),
-        ] {
-            assert_eq!(without_password(address), shown, "{address}");
-        }
-    }
-
-    #[test]
     fn settings_are_replaced() {
         let address = "postgres://ada:x@db/app?schema=a&sslmode=require&connections=3";
         assert_eq!(

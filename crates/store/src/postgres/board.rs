@@ -290,8 +290,8 @@ pub(super) fn small(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// What `end` and `amend` are given.
-fn ended_args(rows: &[&Row]) -> Args {
+/// Which rows, how they were, and what of them is the same whether a task is over or not.
+fn first_args(rows: &[&Row]) -> Args {
     args![
         each(rows, |row| row.at.clone()) => TEXT_ARRAY,
         each(rows, |row| row.seq) => INT8_ARRAY,
@@ -300,6 +300,13 @@ fn ended_args(rows: &[&Row]) -> Args {
         status(rows, |status| i64::from(status.attempt)) => INT8_ARRAY,
         status(rows, |status| i64::from(status.lease)) => INT8_ARRAY,
         status(rows, |status| status.worker.as_ref().map(|worker| worker.as_str().to_owned())) => TEXT_ARRAY,
+    ]
+}
+
+/// What `end` and `amend` are given.
+fn ended_args(rows: &[&Row]) -> Args {
+    let mut values = first_args(rows);
+    values.extend(args![
         moments(rows, |status| status.claimed_at) => TIMESTAMPTZ_ARRAY,
         moments(rows, |status| status.started_at) => TIMESTAMPTZ_ARRAY,
         moments(rows, |status| status.finished_at) => TIMESTAMPTZ_ARRAY,
@@ -310,19 +317,14 @@ fn ended_args(rows: &[&Row]) -> Args {
         each(rows, |row| row.plain) => BOOL_ARRAY,
         each(rows, |row| row.result.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
         signed(rows.len()) => INT8,
-    ]
+    ]);
+    values
 }
 
 /// What `update` and `reopen` are given.
 fn live_args(rows: &[&Row]) -> Args {
-    args![
-        each(rows, |row| row.at.clone()) => TEXT_ARRAY,
-        each(rows, |row| row.seq) => INT8_ARRAY,
-        each(rows, |row| small(row.version)) => INT4_ARRAY,
-        status(rows, |status| status.state.word()) => TEXT_ARRAY,
-        status(rows, |status| i64::from(status.attempt)) => INT8_ARRAY,
-        status(rows, |status| i64::from(status.lease)) => INT8_ARRAY,
-        status(rows, |status| status.worker.as_ref().map(|worker| worker.as_str().to_owned())) => TEXT_ARRAY,
+    let mut values = first_args(rows);
+    values.extend(args![
         moments(rows, |status| status.due_at) => TIMESTAMPTZ_ARRAY,
         moments(rows, |status| status.claimed_at) => TIMESTAMPTZ_ARRAY,
         moments(rows, |status| status.started_at) => TIMESTAMPTZ_ARRAY,
@@ -333,7 +335,8 @@ fn live_args(rows: &[&Row]) -> Args {
         status(rows, |status| small(status.entries)) => INT4_ARRAY,
         each(rows, |row| row.plain) => BOOL_ARRAY,
         signed(rows.len()) => INT8,
-    ]
+    ]);
+    values
 }
 
 fn history_args(entries: &[(i64, &Entry)]) -> Args {

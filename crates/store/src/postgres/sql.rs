@@ -16,6 +16,23 @@ const ROW: &str = "r.seq, r.id, r.namespace, r.queue, r.kind, r.priority, r.per_
 const SCHEDULE: &str = "namespace, name, cron, zone, template::text, missed, overlap, paused, next_at, last_at, \
     last_task, fired, skipped, error, updated_at";
 
+/// What `end` and `amend` are told about tasks that are over: where their rows are and were, and what is to be in them.
+const SAID_ENDED: &str = "SELECT * FROM unnest( \
+    $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], \
+    $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::bigint[], \
+    $14::integer[], $15::boolean[], $16::text[] \
+    ) AS u ( \
+    at, seq, before, state, attempt, lease, worker, \
+    claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain, result)";
+/// What `update` and `reopen` are told about tasks that are not.
+const SAID_LIVE: &str = "SELECT * FROM unnest( \
+    $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], \
+    $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::boolean[], \
+    $14::bigint[], $15::integer[], $16::boolean[] \
+    ) AS u ( \
+    at, seq, before, state, attempt, lease, worker, \
+    due_at, claimed_at, started_at, updated_at, error, slot, rank, entries, plain)";
+
 /// The last moment there is.
 const MAX: &str = "timestamptz '9999-12-31 23:59:59.999999+00'";
 
@@ -102,6 +119,8 @@ fn prepare(text: &str, schema: &Schema) -> String {
         ("{live}", LIVE),
         ("{ended}", ENDED),
         ("{schedule}", SCHEDULE),
+        ("{said_ended}", SAID_ENDED),
+        ("{said_live}", SAID_LIVE),
         ("{max}", MAX),
         ("{alive_until}", ALIVE_UNTIL),
         ("{parts}", PARTS),

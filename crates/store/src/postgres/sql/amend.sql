@@ -1,12 +1,6 @@
 -- Changes how tasks ended.
 WITH said AS (
-    SELECT * FROM unnest(
-        $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-        $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::bigint[],
-        $14::integer[], $15::boolean[], $16::text[]
-    ) AS u (
-        at, seq, before, state, attempt, lease, worker,
-        claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain, result)
+    {said_ended}
 ), changed AS (
     UPDATE windlass.ended e SET
         state = u.state, attempt = u.attempt, lease = u.lease, worker = u.worker, claimed_at = u.claimed_at,

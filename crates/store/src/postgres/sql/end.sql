@@ -1,12 +1,6 @@
 -- Moves tasks from live to ended, which are found by the places of their rows alone (no index knows "is not distinct"). The last line fails if one was not as it was believed to be.
 WITH said AS (
-    SELECT * FROM unnest(
-        $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-        $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::bigint[],
-        $14::integer[], $15::boolean[], $16::text[]
-    ) AS u (
-        at, seq, before, state, attempt, lease, worker,
-        claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain, result)
+    {said_ended}
 ), gone AS (
     DELETE FROM windlass.live l USING said u
     WHERE l.ctid = u.at AND l.seq IS NOT DISTINCT FROM u.seq AND l.entries = u.before RETURNING u.*

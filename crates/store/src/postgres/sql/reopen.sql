@@ -1,12 +1,6 @@
 -- Moves tasks from ended back to live.
 WITH said AS (
-    SELECT * FROM unnest(
-        $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-        $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::boolean[],
-        $14::bigint[], $15::integer[], $16::boolean[]
-    ) AS u (
-        at, seq, before, state, attempt, lease, worker,
-        due_at, claimed_at, started_at, updated_at, error, slot, rank, entries, plain)
+    {said_live}
 ), gone AS (
     DELETE FROM windlass.ended e USING said u
     WHERE e.ctid = u.at AND e.seq IS NOT DISTINCT FROM u.seq AND e.entries = u.before RETURNING u.*

@@ -1,12 +1,6 @@
 -- Changes tasks that are not over. The guard fails if one was not as it was believed to be.
 WITH said AS (
-    SELECT * FROM unnest(
-        $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-        $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::boolean[],
-        $14::bigint[], $15::integer[], $16::boolean[]
-    ) AS u (
-        at, seq, before, state, attempt, lease, worker,
-        due_at, claimed_at, started_at, updated_at, error, slot, rank, entries, plain)
+    {said_live}
 ), changed AS (
     UPDATE windlass.live l SET
         state = u.state, attempt = u.attempt, lease = u.lease, worker = u.worker, due_at = u.due_at,
