@@ -82,7 +82,7 @@ impl Session {
         if is_postgres(&self.address) && self.migrations().await?.iter().all(|one| one.applied_at.is_none()) {
             return Err(anyhow!(
                 "there is no schema {} in {}; `windlass submit` or `windlass migrate` makes it, and --store names another",
-                self.postgres()?.get_schema(),
+                self.postgres()?.get_schema().as_str(),
                 without_password(&self.address)
             ));
         }

@@ -68,7 +68,7 @@ fn no_server_is_needed_to_print() {
     let place = Place::with_store("postgres://ada@127.0.0.1:1/app");
     let said = place.run(&["migrate", "--sql"]);
     assert_eq!(said.code, 0, "{}", said.err);
-    assert!(said.out.contains("CREATE SCHEMA IF NOT EXISTS windlass;"));
+    assert!(said.out.contains("CREATE SCHEMA IF NOT EXISTS \"windlass\";"));
     place.run(&["migrate", "--dry-run"]).told(1, "cannot be reached");
     place.run(&["migrate"]).told(1, "cannot be reached");
 }
