@@ -157,8 +157,11 @@ async fn work(session: &Session, args: &WorkArgs, mut signals: Signals, teller: 
         teller: teller.clone(),
         quiet: args.quiet,
     });
-    let worker = builder(windlass, args, namespace, &workshop)?.start().await?;
-    greet(&**windlass.store(), args, worker.id(), teller).await?;
+    let builder = builder(windlass, args, namespace, &workshop)?;
+    // Asked before there is work, so that nothing comes between.
+    let described = windlass.store().describe().await?;
+    let worker = builder.start().await?;
+    greet(&described, args, worker.id(), teller);
     let idle = async {
         match args.drain {
             true => drained(&**windlass.store(), args, namespace).await,
@@ -189,14 +192,13 @@ async fn work(session: &Session, args: &WorkArgs, mut signals: Signals, teller: 
 }
 
 /// Says who works, on what, and how safe that is.
-async fn greet(store: &dyn Store, args: &WorkArgs, id: &WorkerId, teller: &Teller) -> Result<()> {
+fn greet(described: &[(&str, String)], args: &WorkArgs, id: &WorkerId, teller: &Teller) {
     let kinds: Vec<&str> = args.exec.iter().map(|exec| &*exec.kind).collect();
     let queues: Vec<&str> = args.queues.iter().map(|queue| &**queue).collect();
     teller.tell(format!("worker {id} takes {} from {}", kinds.join(", "), queues.join(", ")));
-    for (name, value) in store.describe().await?.iter().filter(|(name, _)| *name == "durability") {
+    for (name, value) in described.iter().filter(|(name, _)| *name == "durability") {
         teller.tell(format!("{name} {value}"));
     }
-    Ok(())
 }
 
 /// Lets others take what this worker held, and lead, at once instead of when it counts as dead.
