@@ -333,7 +333,7 @@ async fn an_exhausted_pool_is_unavailable() {
     assert_eq!(bed.far.counts().await.unwrap(), [], "and then there is a connection");
 }
 
-/// A row that somebody else keeps locked for longer than 10 s: given up, nothing changed, and others are not held up.
+/// A row that somebody else keeps locked for longer than 20 s: given up, nothing changed, and others are not held up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_not_given_up_is_unavailable() {
     let bed = Bed::new("row_locked").await;
@@ -351,7 +351,7 @@ async fn a_lock_that_is_not_given_up_is_unavailable() {
     assert!(!call.is_finished(), "another task is not held up");
     let error = timeout(PATIENCE, call).await.unwrap().unwrap().unwrap_err();
     assert!(matches!(&error, Error::Unavailable(why) if why.contains("lock timeout")), "{error}");
-    assert!(since.elapsed() > Duration::from_secs(9), "after {:?}", since.elapsed());
+    assert!(since.elapsed() > Duration::from_secs(19), "after {:?}", since.elapsed());
     assert_eq!(state(&bed.near, 1).await, Some(State::Pending), "nothing was changed");
     drop(lock);
     let done = timeout(PATIENCE, bed.far.apply(cancel(1))).await.unwrap().unwrap().remove(0).unwrap();

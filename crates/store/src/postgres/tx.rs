@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use deadpool_postgres::Object;
 use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error as PgError, Row, RowStream};
@@ -41,14 +42,15 @@ pub(super) type Which = fn(&Sql) -> &Statement;
 /// How often a transaction that stood in another's way is begun again.
 const MOST_TRIES: u32 = 10;
 
-/// One server that does what it is told: statements read by index where there is one, whatever it believes about the
-/// sizes of tables, and nobody waits for ever: not for a client either that stands still in the middle.
+/// The server does what it is told: statements read by index where there is one, whatever it believes about the sizes of tables, and
+/// are not compiled first, which it would do to all that this makes look dear. Nobody waits for ever, and a client that stands still in
+/// the middle of a transaction loses its locks sooner than those who wait for them lose their patience, even behind several of its kind.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL enable_seqscan = off; \
-    SET LOCAL enable_bitmapscan = off; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '30s'; \
-    SET LOCAL idle_in_transaction_session_timeout = '10s'";
+    SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; SET LOCAL lock_timeout = '20s'; \
+    SET LOCAL statement_timeout = '30s'; SET LOCAL idle_in_transaction_session_timeout = '5s'";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off; \
-    SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = '30s'; \
-    SET LOCAL idle_in_transaction_session_timeout = '10s'";
+    SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; SET LOCAL statement_timeout = '30s'; \
+    SET LOCAL idle_in_transaction_session_timeout = '5s'";
 
 /// How long a transaction may take before the connection is given up.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -231,9 +233,7 @@ impl Inner {
     ) -> Result<T, Failure> {
         let client = self.connection().await?;
         if begin == BEGIN && self.bell.is_listening() && !is_prepared(&client) {
-            for text in self.sql.hot() {
-                client.prepare_cached(text).await?;
-            }
+            try_join_all(self.sql.hot().map(|text| client.prepare_cached(text))).await?;
         }
         let client = Arc::new(client);
         let mut tx = Tx::begin(self, client.clone(), begin).await;
