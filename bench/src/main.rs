@@ -43,6 +43,9 @@ struct Args {
     /// Measure on PostgreSQL instead of SQLite, on a private server.
     #[arg(long)]
     postgres: bool,
+    /// For how many seconds a transaction is held open beside the load, on PostgreSQL.
+    #[arg(long, default_value_t = 5)]
+    held: u64,
     /// Only work off what there is at this address, in this schema; one of several processes that do.
     #[arg(long, num_args = 2, value_names = ["URL", "SCHEMA"], hide = true)]
     drain: Option<Vec<String>>,

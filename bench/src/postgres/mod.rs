@@ -6,6 +6,8 @@ mod processes;
 mod through_engine;
 mod through_store;
 
+use std::time::Instant;
+
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 use windlass_store::Store;
@@ -109,15 +111,13 @@ pub(crate) fn measure(runtime: &Runtime, args: &Args, table: &mut Table) -> Resu
     let (alone, four) = (bench.processes(1)?, bench.processes(4)?);
     push("4 processes, drain", four.drain, alone.drain, "1 process");
     push("4 processes, least next to most done", four.least, four.most, "most");
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    for round in 0..bench.rounds {
-        without.push(bench.through_store(&format!("no_reader_{round}"))?);
-        let reader = bench.reader()?;
-        with.push(bench.through_store(&format!("reader_{round}"))?);
-        drop(reader);
-    }
-    let (with, without) = (Figures::middle(&with), Figures::middle(&without));
-    push("full cycle, a transaction held open", with.cycle, without.cycle, "none open");
+    let (with, without) = bench.with_reader(args.held)?;
+    push(
+        &format!("full cycle, a transaction held open {} s", args.held),
+        with.cycle,
+        without.cycle,
+        "none open",
+    );
     if args.finished > 0 {
         let (full, empty) = bench.with_finished(args.finished)?;
         push(&format!("full cycle, {} finished", args.finished), full.cycle, empty.cycle, "empty");
@@ -162,6 +162,21 @@ impl Bench<'_> {
                 .await?;
             Ok(client)
         })
+    }
+
+    /// With a transaction that has been open for so many seconds of load, and before it was opened.
+    fn with_reader(&self, seconds: u64) -> Result<(Figures, Figures)> {
+        let mut without = Vec::new();
+        for _ in 0..self.rounds {
+            without.push(self.through_store("reader")?);
+        }
+        let (reader, since) = (self.reader()?, Instant::now());
+        let mut with = Vec::new();
+        while with.len() < self.rounds || since.elapsed().as_secs() < seconds {
+            with.push(self.through_store("reader")?);
+        }
+        drop(reader);
+        Ok((Figures::middle(&with[with.len() - self.rounds..]), Figures::middle(&without)))
     }
 
     /// With many finished tasks in the tables, and with none.
