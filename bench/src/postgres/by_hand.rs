@@ -26,7 +26,7 @@ const CLAIM: &str = "WITH picked AS MATERIALIZED (
         SELECT ctid AS at FROM live
         WHERE namespace = 'default' AND queue = 'default' AND kind = 'bench:noop' AND state = 'pending'
             AND (lane IS NULL OR slot)
-        ORDER BY rank DESC, seq LIMIT $2 FOR UPDATE SKIP LOCKED
+        ORDER BY ~rank, seq LIMIT $2 FOR UPDATE SKIP LOCKED
     ), taken AS (
         UPDATE live SET state = 'claimed', attempt = attempt + 1, lease = lease + 1, worker = $1, claimed_at = now(),
             updated_at = now(), entries = entries + 1

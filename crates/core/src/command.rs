@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
+use crate::name::stored_text;
 use crate::notes::Report;
 use crate::time::Timestamp;
 
@@ -35,6 +36,18 @@ pub enum Outcome {
         /// Why.
         note: String,
     },
+    /// The condition of a step is false.
+    Skipped {
+        /// Why.
+        note: String,
+    },
+    /// A step has a list to run over. It waits for its items, and has their results, in order, as its own.
+    Expanded {
+        /// What the item for each element is given.
+        items: Vec<Json>,
+        /// How many of them may be in progress at once.
+        max_parallel: Option<u32>,
+    },
 }
 
 /// A person or program that intervenes, and why; for the history.
@@ -44,6 +57,13 @@ pub struct By {
     pub actor: Option<String>,
     /// Why, in their words.
     pub note: Option<String>,
+}
+
+impl By {
+    /// The actor as it is stored.
+    pub(crate) fn actor(&self) -> Option<String> {
+        self.actor.as_deref().map(stored_text)
+    }
 }
 
 /// A request to change one task, and with it what depends on it.
@@ -112,6 +132,13 @@ pub enum Command {
         /// Who and why.
         by: By,
     },
+    /// An operator decides that a step is not needed.
+    Skip {
+        /// The step.
+        task: TaskId,
+        /// Who and why.
+        by: By,
+    },
     /// The moment that a scheduled task, or one waiting for a retry, waits for has come.
     Promote {
         /// The task.
@@ -144,6 +171,7 @@ impl Command {
             | Self::Cancel { task, .. }
             | Self::Retry { task, .. }
             | Self::Resolve { task, .. }
+            | Self::Skip { task, .. }
             | Self::Promote { task }
             | Self::Expire { task, .. }
             | Self::Delete { task } => *task,
@@ -154,6 +182,18 @@ impl Command {
     #[must_use]
     pub fn is_by_holder(&self) -> bool {
         matches!(self, Self::Start { .. } | Self::Report { .. } | Self::Finish { .. } | Self::Release { .. })
+    }
+
+    /// Whether what becomes of a step depends on its workflow: a store loads that as well.
+    #[must_use]
+    pub fn concerns_workflow(&self) -> bool {
+        match self {
+            Self::Claim { .. } | Self::Start { .. } | Self::Report { .. } | Self::Delete { .. } => false,
+            Self::Finish { outcome, .. } => {
+                matches!(outcome, Outcome::Skipped { .. } | Outcome::Expanded { .. })
+            }
+            _ => true,
+        }
     }
 
     /// What a store has to load, and lock, before it can decide.
@@ -169,8 +209,6 @@ impl Command {
 }
 
 /// What a command concerns: a store loads this much and no more.
-///
-/// Workflows add the wider scopes (a task and its dependents; the whole workflow) to this list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The task alone.

@@ -37,11 +37,23 @@ pub enum Reason {
     Reopened,
     /// An operator settled it.
     Resolved,
+    /// Enough of its parents are done.
+    Ready,
+    /// Its condition was false, there can never be enough parents that are done, or an operator said so.
+    Skipped,
+    /// It has made an item for each element of its list.
+    Expanded,
+    /// It has started the workflow that it is.
+    Nested,
+    /// Its workflow was paused.
+    Paused,
+    /// Its workflow goes on.
+    Resumed,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 19] = [
         Self::Submitted,
         Self::Claimed,
         Self::Started,
@@ -55,6 +67,12 @@ impl Reason {
         Self::Retried,
         Self::Reopened,
         Self::Resolved,
+        Self::Ready,
+        Self::Skipped,
+        Self::Expanded,
+        Self::Nested,
+        Self::Paused,
+        Self::Resumed,
     ];
 
     /// The word that is stored.
@@ -74,6 +92,12 @@ impl Reason {
             Self::Retried => "retried",
             Self::Reopened => "reopened",
             Self::Resolved => "resolved",
+            Self::Ready => "ready",
+            Self::Skipped => "skipped",
+            Self::Expanded => "expanded",
+            Self::Nested => "nested",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
         }
     }
 

@@ -26,6 +26,8 @@
 //! ```
 
 mod command;
+mod draft;
+pub mod duration;
 mod explain;
 pub mod history;
 mod id;
@@ -44,6 +46,7 @@ mod task;
 mod time;
 mod transition;
 mod worker;
+mod workflow;
 
 pub use command::{By, Command, Outcome, Scope};
 pub use explain::{Blocker, Explanation, Facts, LaneHolder, Why, explain};
@@ -61,5 +64,6 @@ pub use schedule::{Firing, Missed, NewSchedule, Overlap, Plan, Schedule, Templat
 pub use state::State;
 pub use task::{DEFAULT_ATTEMPTS, NewTask, OnConflict, Spec, Start, Status, Task};
 pub use time::Timestamp;
-pub use transition::{Before, Changes, TaskChange, transition};
+pub use transition::{Before, Changes, Ended, TaskChange, conclude, nest, transition};
 pub use worker::{DEAD_AFTER, Leadership, NewWorker, Worker, campaign, check_subscriptions, resign};
+pub use workflow::*;

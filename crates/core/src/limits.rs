@@ -84,3 +84,24 @@ pub const TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Largest ageing, in thousandths of a priority point.
 pub const AGEING: u32 = 1_000_000_000;
+
+/// Steps of one workflow, and items of one map.
+pub const STEPS: usize = 100_000;
+
+/// Steps on the longest way through a workflow.
+pub const DEPTH: usize = 100_000;
+
+/// Bytes of a definition as JSON. It is read whole by everyone who works on one of its workflows.
+pub const DEFINITION_BYTES: usize = 32 << 20;
+
+/// Bytes of a definition's version.
+pub const VERSION_BYTES: usize = 50;
+
+/// Bytes of one expression, or of a program's command.
+pub const EXPRESSION_BYTES: usize = 8 << 10;
+
+/// Bytes of a step's `input`, before its expressions are replaced by what they mean.
+pub const TEMPLATE_BYTES: usize = 64 << 10;
+
+/// Workflows within workflows.
+pub const NESTING: u32 = 16;

@@ -1,5 +1,6 @@
 //! Names and texts as they come from outside: what is accepted, and what is stored.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -53,6 +54,13 @@ impl Default for Name {
 impl Deref for Name {
     type Target = str;
     fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// So that maps can be asked with a plain text.
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

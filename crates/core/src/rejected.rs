@@ -4,8 +4,10 @@
 use thiserror::Error;
 
 use crate::id::{Lease, TaskId, Term, WorkerId};
+use crate::limits;
 use crate::state::State;
 use crate::time::Timestamp;
+use crate::workflow::{Flaw, WorkflowId, WorkflowState};
 
 /// A value from outside that cannot be accepted.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -225,6 +227,100 @@ pub enum Rejected {
         /// Its first slot that was not fired.
         next_at: Timestamp,
     },
+    /// Only whole workflows may be deleted.
+    #[error("task {task} is a step of a workflow; it goes with its workflow")]
+    IsStep {
+        /// The task.
+        task: TaskId,
+    },
+    /// Only steps can be skipped or have items.
+    #[error("task {task} is not a step of a workflow; cancel or resolve it instead")]
+    NotStep {
+        /// The task.
+        task: TaskId,
+    },
+    /// No such workflow, or it was pruned.
+    #[error("workflow {workflow} does not exist; it was never started, or has been pruned")]
+    UnknownWorkflow {
+        /// The id that was asked for.
+        workflow: WorkflowId,
+    },
+    /// The workflow is over.
+    #[error(
+        "workflow {workflow} is {state}, and that never changes; start it again, or rerun it from a step"
+    )]
+    WorkflowOver {
+        /// The workflow.
+        workflow: WorkflowId,
+        /// Where it is.
+        state: WorkflowState,
+    },
+    /// The workflow is not where the request supposes it to be, or its steps do not allow it.
+    #[error("workflow {workflow} is {state}, so it cannot become {wanted}; {why}")]
+    WorkflowMoved {
+        /// The workflow.
+        workflow: WorkflowId,
+        /// Where it is.
+        state: WorkflowState,
+        /// Where it was to go.
+        wanted: WorkflowState,
+        /// Why not.
+        why: String,
+    },
+    /// Another program moves the workflow.
+    #[error("workflow {workflow} belongs to {owner} until {until}; wait, or take it over then")]
+    WorkflowOwned {
+        /// The workflow.
+        workflow: WorkflowId,
+        /// Who moves it.
+        owner: String,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// A workflow with this id, or one so like it that their steps would be the same, exists.
+    #[error("a workflow with id {workflow}, or one very like it, exists already; start it with another id")]
+    WorkflowIdConflict {
+        /// The id.
+        workflow: WorkflowId,
+    },
+    /// A workflow with this idempotency key exists and the start asked to be told.
+    #[error("a workflow with key {key:?} exists already: {existing}; use another key")]
+    WorkflowKeyConflict {
+        /// The key.
+        key: String,
+        /// The workflow that has it.
+        existing: WorkflowId,
+    },
+    /// There is no such definition.
+    #[error("there is no definition {name:?}{}; `windlass definition list` shows those that are", version.as_ref().map(|version| format!(" with version {version:?}")).unwrap_or_default())]
+    UnknownDefinition {
+        /// Its name.
+        name: String,
+        /// Its version, if one was asked for.
+        version: Option<String>,
+    },
+    /// Another definition has this name and version.
+    #[error(
+        "definition {name:?} has a version {version:?} with other content, and versions never change; give it another version"
+    )]
+    DefinitionConflict {
+        /// Its name.
+        name: String,
+        /// Its version.
+        version: String,
+    },
+    /// The definition is not sound.
+    #[error("the definition is not sound: {}", .flaws.iter().map(Flaw::to_string).collect::<Vec<_>>().join("; "))]
+    Unsound {
+        /// What is wrong with it.
+        flaws: Vec<Flaw>,
+    },
+    /// Workflows are within workflows without end.
+    #[error("workflow {workflow} would be within {} others; at most that many are possible", limits::NESTING)]
+    TooDeep {
+        /// The workflow.
+        workflow: WorkflowId,
+    },
     /// The writer is not the leader of this term any more.
     #[error("term {term} is over; campaign again before doing a leader's work")]
     NotLeader {
@@ -264,6 +360,19 @@ impl Rejected {
             Self::Unreadable { .. } => "unreadable",
             Self::UnknownSchedule { .. } => "schedule_not_found",
             Self::ScheduleMoved { .. } => "schedule_moved",
+            Self::IsStep { .. } => "is_step",
+            Self::NotStep { .. } => "not_step",
+            Self::UnknownWorkflow { .. } => "workflow_not_found",
+            Self::WorkflowOver { .. } => "workflow_over",
+            Self::WorkflowMoved { .. } => "workflow_moved",
+            Self::WorkflowOwned { .. } => "workflow_owned",
+            Self::WorkflowIdConflict { .. } => "workflow_id_conflict",
+            Self::WorkflowKeyConflict { .. } => "workflow_key_conflict",
+            Self::UnknownDefinition { .. } => "definition_not_found",
+            Self::DefinitionConflict { .. } => "definition_conflict",
+            Self::Unsound { flaws } if flaws.iter().any(Flaw::is_cycle) => "cycle",
+            Self::Unsound { .. } => "invalid_definition",
+            Self::TooDeep { .. } => "too_deep",
             Self::NotLeader { .. } => "not_leader",
         }
     }

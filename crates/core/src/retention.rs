@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::rejected::Invalid;
 use crate::state::State;
 use crate::time::Timestamp;
+use crate::workflow::WorkflowState;
 
 /// Ages after which final tasks may be deleted, by state. A state that is not named is kept for ever.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,6 +29,21 @@ impl Retention {
     /// For each state with a rule: tasks that finished before this moment go.
     pub fn cutoffs(&self, now: Timestamp) -> impl Iterator<Item = (State, Timestamp)> {
         self.rules.iter().map(move |(state, age)| (*state, now.minus(*age)))
+    }
+
+    /// For each final state of workflows with a rule: those that finished before this moment go. A workflow in error is kept as long as a failed
+    /// task, the others as long as tasks in the state of the same name.
+    pub fn workflow_cutoffs(&self, now: Timestamp) -> impl Iterator<Item = (WorkflowState, Timestamp)> {
+        self.cutoffs(now).filter_map(|(state, before)| {
+            let state = match state {
+                State::Completed => WorkflowState::Complete,
+                State::Failed => WorkflowState::Error,
+                State::Cancelled => WorkflowState::Cancelled,
+                State::ResolvedManually => WorkflowState::ResolvedManually,
+                _ => return None,
+            };
+            Some((state, before))
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::rejected::Invalid;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Has unmet dependencies.
+    /// A step that waits for others: see [`Waits`](crate::Waits).
     Waiting,
     /// Due in the future: delayed at submit, or snoozed by its handler.
     Scheduled,
@@ -107,10 +107,22 @@ impl State {
     #[must_use]
     pub fn may_become(self, to: Self) -> bool {
         match self {
-            Waiting => matches!(to, Pending | Scheduled | Skipped | Cancelled | ResolvedManually),
-            Scheduled | WaitingForRetry => matches!(to, Pending | Cancelled | ResolvedManually),
-            Pending => matches!(to, Claimed | Cancelled | ResolvedManually),
-            Claimed => matches!(to, Running | Pending | DeadLetter | Cancelled | ResolvedManually),
+            Waiting => {
+                matches!(
+                    to,
+                    Pending | Scheduled | Completed | Failed | Skipped | Cancelled | ResolvedManually
+                )
+            }
+            Scheduled | WaitingForRetry => {
+                matches!(to, Pending | Waiting | Skipped | Cancelled | ResolvedManually)
+            }
+            Pending => matches!(to, Claimed | Waiting | Skipped | Cancelled | ResolvedManually),
+            Claimed => {
+                matches!(
+                    to,
+                    Running | Pending | Waiting | DeadLetter | Skipped | Cancelled | ResolvedManually
+                )
+            }
             Running => matches!(
                 to,
                 Completed
@@ -119,19 +131,21 @@ impl State {
                     | DeadLetter
                     | Scheduled
                     | Pending
+                    | Waiting
+                    | Skipped
                     | Cancelled
                     | ResolvedManually
             ),
-            Failed | DeadLetter => matches!(to, Pending | ResolvedManually),
-            Cancelled => to == Pending,
+            Failed | DeadLetter => matches!(to, Pending | Waiting | Skipped | ResolvedManually),
+            Cancelled => matches!(to, Pending | Waiting),
             Completed | Skipped | ResolvedManually => false,
         }
     }
 
-    /// Whether a task may begin its life here.
+    /// Whether a task may begin its life here. A step whose result was taken over from another workflow begins at its end.
     #[must_use]
     pub fn may_begin(self) -> bool {
-        matches!(self, Waiting | Scheduled | Pending)
+        matches!(self, Waiting | Scheduled | Pending | ResolvedManually)
     }
 }
 

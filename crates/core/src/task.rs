@@ -14,6 +14,7 @@ use crate::rejected::Invalid;
 use crate::retry::RetryPolicy;
 use crate::state::State;
 use crate::time::{Timestamp, whole_micros};
+use crate::workflow::{Waits, WorkflowId};
 
 /// Attempts of a task that does not say.
 pub const DEFAULT_ATTEMPTS: NonZeroU32 = NonZeroU32::new(3).unwrap();
@@ -154,21 +155,8 @@ impl NewTask {
             reason: Reason::Submitted,
             note: None,
         };
-        let status = Status {
-            state,
-            attempt: 0,
-            lease: 0,
-            worker: None,
-            due_at: (due > now).then_some(due),
-            claimed_at: None,
-            started_at: None,
-            finished_at: None,
-            updated_at: now,
-            error: None,
-            slot: false,
-            rank: rank(self.priority, self.ageing, now, 0),
-            entries: 1,
-        };
+        let due_at = (due > now).then_some(due);
+        let status = Status { due_at, ..Status::new(state, rank(self.priority, self.ageing, now, 0), now) };
         let spec = Spec {
             namespace: self.namespace,
             queue: self.queue,
@@ -182,6 +170,7 @@ impl NewTask {
             max_attempts: self.max_attempts,
             retry: self.retry,
             created_at: now,
+            workflow: None,
         };
         (Task { id: self.id, spec, status }, self.payload, entry)
     }
@@ -252,6 +241,8 @@ pub struct Spec {
     pub retry: RetryPolicy,
     /// When the store accepted it.
     pub created_at: Timestamp,
+    /// The workflow that it is part of. Its place there follows from its id.
+    pub workflow: Option<WorkflowId>,
 }
 
 impl Spec {
@@ -291,4 +282,29 @@ pub struct Status {
     pub rank: i64,
     /// Rows of its history.
     pub entries: u32,
+    /// What it waits for. Set if and only if waiting.
+    pub waits: Waits,
+}
+
+impl Status {
+    /// Where a task stands when it begins.
+    #[must_use]
+    pub(crate) fn new(state: State, rank: i64, now: Timestamp) -> Self {
+        Self {
+            state,
+            attempt: 0,
+            lease: 0,
+            worker: None,
+            due_at: None,
+            claimed_at: None,
+            started_at: None,
+            finished_at: state.is_final().then_some(now),
+            updated_at: now,
+            error: None,
+            slot: false,
+            rank,
+            entries: 1,
+            waits: Waits::Nothing,
+        }
+    }
 }

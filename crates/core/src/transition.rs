@@ -4,19 +4,23 @@
 //! A store loads, calls, writes, atomically; it decides nothing. An answer with no rows means "nothing to do":
 //! the command had been carried out before.
 
+use std::ops::RangeInclusive;
+
 use crate::command::{By, Command, Outcome};
+use crate::draft::Draft;
 use crate::history::{Entry, Reason};
 use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
+use crate::lane::Lane;
 use crate::limits;
 use crate::name::stored_text;
 use crate::notes::{Notes, Report};
-use crate::rank::rank;
-use crate::rejected::Rejected;
+use crate::rejected::{Invalid, Rejected};
 use crate::retry::roll;
 use crate::state::State;
 use crate::task::{Status, Task};
 use crate::time::Timestamp;
+use crate::workflow::{Place, Waits, Workflow, WorkflowState, item};
 
 /// What a store loaded for one command, as far as the command's [`Scope`](crate::Scope) goes.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +33,15 @@ pub struct Before<'a> {
     pub notes: Option<&'a Notes>,
     /// Until when its holder is alive; `None` if there is no such worker. Read only by [`Command::Expire`].
     pub alive_until: Option<Timestamp>,
+    /// The workflow that the task is part of, if it is a step and [`Command::concerns_workflow`].
+    pub workflow: Option<&'a Workflow>,
 }
 
 impl<'a> Before<'a> {
     /// The task alone, which is all that most commands look at.
     #[must_use]
     pub fn of(task: &'a Task) -> Self {
-        Self { task, paused: false, notes: None, alive_until: None }
+        Self { task, paused: false, notes: None, alive_until: None, workflow: None }
     }
 }
 
@@ -48,6 +54,10 @@ pub struct Changes {
     pub notes: Option<Notes>,
     /// Tasks that go, with everything that belongs to them.
     pub deleted: Vec<TaskId>,
+    /// Where tasks are that go, with everything that belongs to them, before others come: the items of an earlier life of a step.
+    pub cleared: Option<RangeInclusive<TaskId>>,
+    /// Tasks that come, each with its payload and the first row of its history.
+    pub created: Vec<(Task, Json, Entry)>,
 }
 
 /// One task's new status and the history that leads to it.
@@ -59,7 +69,7 @@ pub struct TaskChange {
     pub after: Status,
     /// The result to keep beside it.
     pub result: Option<Json>,
-    /// Rows to append to its history; never empty.
+    /// Rows to append to its history; none if only what it knows of its parents or items has changed.
     pub entries: Vec<Entry>,
 }
 
@@ -82,13 +92,15 @@ pub fn transition(before: &Before<'_>, command: &Command, now: Timestamp) -> Res
         Command::Claim { worker, .. } => claim(before, worker, now),
         Command::Start { token, at } => start(task, token, *at, now),
         Command::Report { token, report: told } => report(before, token, told),
-        Command::Finish { token, outcome, started_at } => finish(task, token, outcome, *started_at, now),
-        Command::Release { token, note } => release(task, token, note.as_deref(), now),
-        Command::Cancel { by, .. } => cancel(task, by, now),
-        Command::Retry { force, by, .. } => retry(task, *force, by, now),
-        Command::Resolve { result, by, .. } => resolve(task, result.as_ref(), by, now),
-        Command::Promote { .. } => promote(task, now),
+        Command::Finish { token, outcome, started_at } => finish(before, token, outcome, *started_at, now),
+        Command::Release { token, note } => release(before, token, note.as_deref(), now),
+        Command::Cancel { by, .. } => cancel(before, by, now),
+        Command::Retry { force, by, .. } => retry(before, *force, by, now),
+        Command::Resolve { result, by, .. } => resolve(before, result.as_ref(), by, now),
+        Command::Skip { by, .. } => skip(before, by, now),
+        Command::Promote { .. } => promote(before, now),
         Command::Expire { lease, .. } => expire(before, *lease, now),
+        Command::Delete { .. } if task.spec.workflow.is_some() => Err(Rejected::IsStep { task: task.id }),
         Command::Delete { .. } if task.status.state.is_final() => {
             Ok(Changes { deleted: vec![task.id], ..Changes::default() })
         }
@@ -143,12 +155,13 @@ fn report(before: &Before<'_>, token: &Token, told: &Report) -> Result<Changes, 
 }
 
 fn finish(
-    task: &Task,
+    before: &Before<'_>,
     token: &Token,
     outcome: &Outcome,
     started_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Changes, Rejected> {
+    let task = before.task;
     if was_finished_so(task, token, outcome) {
         return Ok(Changes::default());
     }
@@ -191,19 +204,130 @@ fn finish(
         Outcome::Cancelled { note } => {
             draft.enter(State::Cancelled, Reason::Cancelled, worker, Some(note));
         }
+        Outcome::Skipped { note } => {
+            step_of(before)?;
+            draft.enter(State::Skipped, Reason::Skipped, worker, Some(note));
+        }
+        Outcome::Expanded { items, max_parallel } => {
+            return expand(before, draft, token, items, *max_parallel);
+        }
     }
     Ok(draft.done())
 }
 
-fn release(task: &Task, token: &Token, note: Option<&str>, now: Timestamp) -> Result<Changes, Rejected> {
+/// The workflow of a step.
+fn step_of<'a>(before: &Before<'a>) -> Result<&'a Workflow, Rejected> {
+    before.workflow.ok_or(Rejected::NotStep { task: before.task.id })
+}
+
+/// A step makes its items and waits for them.
+fn expand(
+    before: &Before<'_>,
+    mut draft: Draft<'_>,
+    token: &Token,
+    items: &[Json],
+    max_parallel: Option<u32>,
+) -> Result<Changes, Rejected> {
+    let (task, workflow) = (before.task, step_of(before)?);
+    if Place::of(task.id).item.is_some() {
+        return Err(Invalid::number("list", "a list", "nothing: an item has no items of its own").into());
+    }
+    if items.len() > limits::STEPS {
+        return Err(Invalid::number("length of the list", items.len(), "at most 100000 items").into());
+    }
+    let lane = max_parallel.map(|limit| Lane::new(&format!("items of {}", task.id), limit)).transpose()?;
+    let worker = Some(token.worker.as_str());
+    if items.is_empty() {
+        draft.result = Some(Json::stored("[]"));
+        draft.enter(State::Completed, Reason::Completed, worker, Some("the list is empty"));
+        return Ok(draft.done());
+    }
+    let of = u32::try_from(items.len()).unwrap_or(u32::MAX);
+    draft.enter(State::Waiting, Reason::Expanded, worker, Some(&format!("{of} items")));
+    draft.status.waits = Waits::Items { settled: 0, of };
+    let at = draft.now;
+    let create = |(index, payload): (u32, &Json)| {
+        let (task, entry) = item(task, workflow, index, lane.as_ref(), at);
+        (task, payload.clone(), entry)
+    };
+    let cleared = (task.status.lease > 1).then(|| workflow.id.items(Place::of(task.id).step));
+    Ok(Changes { cleared, created: (0..).zip(items).map(create).collect(), ..draft.done() })
+}
+
+/// A step has started the workflow that it is, and waits for it.
+pub fn nest(before: &Before<'_>, token: &Token, now: Timestamp) -> Result<Changes, Rejected> {
+    let task = before.task;
+    step_of(before)?;
+    if task.status.waits == Waits::Workflow && task.status.lease == token.lease {
+        return Ok(Changes::default());
+    }
     holds(task, token)?;
     let mut draft = Draft::of(task, now);
-    draft.status.attempt = draft.status.attempt.saturating_sub(1);
-    draft.enter(State::Pending, Reason::Released, Some(token.worker.as_str()), note);
+    if task.status.state == State::Claimed {
+        draft.started(None, token);
+    }
+    draft.enter(State::Waiting, Reason::Nested, Some(token.worker.as_str()), None);
+    draft.status.waits = Waits::Workflow;
     Ok(draft.done())
 }
 
-fn cancel(task: &Task, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
+/// The workflow that a step is has ended. Nothing, if the step does not wait for it any more.
+#[must_use]
+pub fn conclude(task: &Task, ended: &Ended, now: Timestamp) -> Changes {
+    if task.status.waits != Waits::Workflow {
+        return Changes::default();
+    }
+    let mut draft = Draft::of(task, now);
+    match ended {
+        Ended::Done { result } => {
+            draft.result = Some(result.clone());
+            draft.enter(State::Completed, Reason::Completed, None, None);
+        }
+        Ended::Failed { error } => {
+            draft.status.error = Some(stored_text(error));
+            draft.enter(State::Failed, Reason::Failed, None, Some(error));
+        }
+        Ended::Cancelled { note } => draft.enter(State::Cancelled, Reason::Cancelled, None, Some(note)),
+    }
+    draft.done()
+}
+
+/// How the workflow that a step is has ended.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Ended {
+    /// With these results of its last steps.
+    Done {
+        /// The results, by name.
+        result: Json,
+    },
+    /// It was given up.
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// It was cancelled.
+    Cancelled {
+        /// Why.
+        note: String,
+    },
+}
+
+fn release(
+    before: &Before<'_>,
+    token: &Token,
+    note: Option<&str>,
+    now: Timestamp,
+) -> Result<Changes, Rejected> {
+    let task = before.task;
+    holds(task, token)?;
+    let mut draft = Draft::of(task, now);
+    draft.status.attempt = draft.status.attempt.saturating_sub(1);
+    draft.ready(before.workflow, Reason::Released, Some(token.worker.as_str()), note);
+    Ok(draft.done())
+}
+
+fn cancel(before: &Before<'_>, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
+    let task = before.task;
     match task.status.state {
         State::Cancelled => Ok(Changes::default()),
         state if state.is_final() => Err(settled(task)),
@@ -215,13 +339,25 @@ fn cancel(task: &Task, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
     }
 }
 
-fn retry(task: &Task, force: bool, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
+/// Refuses what an operator wants of a step whose workflow is over. One in error is opened again.
+fn check_open(before: &Before<'_>) -> Result<(), Rejected> {
+    match before.workflow {
+        Some(workflow) if workflow.state.is_final() && workflow.state != WorkflowState::Error => {
+            Err(Rejected::WorkflowOver { workflow: workflow.id, state: workflow.state })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn retry(before: &Before<'_>, force: bool, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
+    let task = before.task;
     match task.status.state {
         State::Pending => return Ok(Changes::default()),
         State::Waiting => return Err(Rejected::Waiting { task: task.id }),
         State::Completed | State::Skipped | State::ResolvedManually => return Err(settled(task)),
         _ => {}
     }
+    check_open(before)?;
     let mut draft = Draft::of(task, now);
     let reason = if force {
         draft.status.attempt = 0;
@@ -232,15 +368,17 @@ fn retry(task: &Task, force: bool, by: &By, now: Timestamp) -> Result<Changes, R
     } else {
         Reason::Retried
     };
-    draft.enter_by(State::Pending, reason, by);
+    draft.ready(before.workflow, reason, by.actor().as_deref(), by.note.as_deref());
     Ok(draft.done())
 }
 
-fn resolve(task: &Task, result: Option<&Json>, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
+fn resolve(before: &Before<'_>, result: Option<&Json>, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
+    let task = before.task;
     match task.status.state {
         State::ResolvedManually => Ok(Changes::default()),
         State::Completed | State::Skipped | State::Cancelled => Err(settled(task)),
         _ => {
+            check_open(before)?;
             let mut draft = Draft::of(task, now);
             draft.result = result.cloned();
             draft.enter_by(State::ResolvedManually, Reason::Resolved, by);
@@ -249,13 +387,29 @@ fn resolve(task: &Task, result: Option<&Json>, by: &By, now: Timestamp) -> Resul
     }
 }
 
-fn promote(task: &Task, now: Timestamp) -> Result<Changes, Rejected> {
+fn skip(before: &Before<'_>, by: &By, now: Timestamp) -> Result<Changes, Rejected> {
+    let task = before.task;
+    step_of(before)?;
+    match task.status.state {
+        State::Skipped => Ok(Changes::default()),
+        State::Completed | State::ResolvedManually | State::Cancelled => Err(settled(task)),
+        _ => {
+            check_open(before)?;
+            let mut draft = Draft::of(task, now);
+            draft.enter_by(State::Skipped, Reason::Skipped, by);
+            Ok(draft.done())
+        }
+    }
+}
+
+fn promote(before: &Before<'_>, now: Timestamp) -> Result<Changes, Rejected> {
+    let task = before.task;
     let (id, state) = (task.id, task.status.state);
     match task.status.due_at {
         Some(due) if due > now => Err(Rejected::NotDue { task: id, state, due }),
         Some(_) => {
             let mut draft = Draft::of(task, now);
-            draft.enter(State::Pending, Reason::Due, None, None);
+            draft.ready(before.workflow, Reason::Due, None, None);
             Ok(draft.done())
         }
         None => Err(Rejected::NotTimed { task: id, state }),
@@ -273,13 +427,12 @@ fn expire(before: &Before<'_>, lease: Lease, now: Timestamp) -> Result<Changes, 
     }
     let note = format!("lease {lease} expired: worker {holder} stopped sending heartbeats");
     let mut draft = Draft::of(task, now);
-    let to = if task.is_exhausted() {
+    if task.is_exhausted() {
         draft.status.error = Some(note.clone());
-        State::DeadLetter
+        draft.enter(State::DeadLetter, Reason::LeaseExpired, None, Some(&note));
     } else {
-        State::Pending
-    };
-    draft.enter(to, Reason::LeaseExpired, None, Some(&note));
+        draft.ready(before.workflow, Reason::LeaseExpired, None, Some(&note));
+    }
     Ok(draft.done())
 }
 
@@ -294,9 +447,12 @@ fn was_finished_so(task: &Task, token: &Token, outcome: &Outcome) -> bool {
             | (Outcome::Failed { retryable: true, .. }, State::WaitingForRetry)
             | (Outcome::Snoozed { .. }, State::Scheduled)
             | (Outcome::Cancelled { .. }, State::Cancelled)
+            | (Outcome::Skipped { .. }, State::Skipped)
+            | (Outcome::Expanded { .. }, State::Completed)
     );
+    let expanded_so = matches!((outcome, status.waits), (Outcome::Expanded { .. }, Waits::Items { .. }));
     let same_worker = status.worker.as_ref().is_none_or(|worker| *worker == token.worker);
-    ended_so && token.lease > 0 && status.lease == token.lease && same_worker
+    (ended_so || expanded_so) && token.lease > 0 && status.lease == token.lease && same_worker
 }
 
 /// Accepts the holder of the present claim and nobody else.
@@ -342,86 +498,5 @@ fn settled(task: &Task) -> Rejected {
         State::Completed => Rejected::TaskCompleted { task: id },
         State::Failed | State::DeadLetter => Rejected::TaskFailed { task: id, state },
         _ => Rejected::Settled { task: id, state },
-    }
-}
-
-/// A status being changed. [`Draft::enter`] keeps everything that must hold beside a state true,
-/// so that the arms above say only what is particular to them.
-struct Draft<'a> {
-    task: &'a Task,
-    now: Timestamp,
-    status: Status,
-    result: Option<Json>,
-    entries: Vec<Entry>,
-}
-
-impl<'a> Draft<'a> {
-    /// `now` is moved forward to the last change if the clock went back: history never does.
-    fn of(task: &'a Task, now: Timestamp) -> Self {
-        let status = task.status.clone();
-        Self { task, now: now.max(status.updated_at), status, result: None, entries: Vec::with_capacity(2) }
-    }
-
-    fn enter_by(&mut self, to: State, reason: Reason, by: &By) {
-        let actor = by.actor.as_deref().map(stored_text);
-        self.enter(to, reason, actor.as_deref(), by.note.as_deref());
-    }
-
-    fn enter(&mut self, to: State, reason: Reason, actor: Option<&str>, note: Option<&str>) {
-        self.enter_at(self.now, to, reason, actor, note);
-    }
-
-    /// The handler started, at a moment between the claim and now.
-    fn started(&mut self, at: Option<Timestamp>, token: &Token) {
-        let claimed_at = self.status.updated_at;
-        let at = at.map_or(self.now, |at| at.clamp(claimed_at, self.now));
-        self.status.started_at = Some(at);
-        self.enter_at(at, State::Running, Reason::Started, Some(token.worker.as_str()), None);
-    }
-
-    fn enter_at(
-        &mut self,
-        at: Timestamp,
-        to: State,
-        reason: Reason,
-        actor: Option<&str>,
-        note: Option<&str>,
-    ) {
-        let status = &mut self.status;
-        let from = status.state;
-        status.state = to;
-        status.updated_at = at;
-        status.entries += 1;
-        status.finished_at = to.is_final().then_some(at);
-        if !to.is_timed() {
-            status.due_at = None;
-        }
-        if !to.has_error() {
-            status.error = None;
-        }
-        if !to.is_held() && !to.is_final() {
-            (status.worker, status.claimed_at, status.started_at) = (None, None, None);
-        }
-        let strict = self.task.spec.lane.as_ref().is_some_and(|lane| lane.is_strict());
-        status.slot &= !to.is_final() && (strict || !to.is_timed());
-        if to == State::Pending {
-            let spec = &self.task.spec;
-            status.rank = rank(spec.priority, spec.ageing, spec.created_at, status.attempt);
-        }
-        self.entries.push(Entry {
-            seq: status.entries,
-            from: Some(from),
-            to,
-            at,
-            actor: actor.map(Into::into),
-            reason,
-            note: note.map(stored_text),
-        });
-    }
-
-    fn done(self) -> Changes {
-        let change =
-            TaskChange { id: self.task.id, after: self.status, result: self.result, entries: self.entries };
-        Changes { tasks: vec![change], ..Changes::default() }
     }
 }

@@ -223,6 +223,8 @@ fn decide(story: &Story, step: &Step) -> Result<Vec<Event>, Refusal> {
             State::Completed | State::Cancelled => return Err(over(story)),
             _ => Some(What::Resolved),
         },
+        // Only a step can be skipped; workflow.rs knows those.
+        Command::Skip { .. } => return Err("not_step"),
         Command::Delete { .. } if story.is_over() => None,
         Command::Delete { .. } => return Err("not_final"),
     };
@@ -342,6 +344,9 @@ fn finish(
         return Ok(vec![]);
     }
     may_speak(story, token)?;
+    if matches!(outcome, Outcome::Skipped { .. } | Outcome::Expanded { .. }) {
+        return Err("not_step");
+    }
     let mut events = Vec::new();
     if story.state() == State::Claimed {
         events.push(started(story, started_at, at));
@@ -353,6 +358,7 @@ fn finish(
         }
         Outcome::Snoozed { delay } => What::Snoozed { delay: *delay },
         Outcome::Cancelled { .. } => What::GaveUp,
+        Outcome::Skipped { .. } | Outcome::Expanded { .. } => panic!("refused above"),
     };
     events.push(Event { at, what });
     Ok(events)
@@ -371,6 +377,7 @@ fn has_ended_so(story: &Story, outcome: &Outcome) -> bool {
         },
         Outcome::Snoozed { .. } => matches!(story.last().what, What::Snoozed { .. }),
         Outcome::Cancelled { .. } => story.state() == State::Cancelled && story.worker().is_some(),
+        Outcome::Skipped { .. } | Outcome::Expanded { .. } => false,
     }
 }
 
@@ -394,6 +401,7 @@ fn may_be_taken_for_a_repeat(task: &Task, command: &Command) -> bool {
         Outcome::Failed { retryable, .. } => *retryable && status.state == State::WaitingForRetry,
         Outcome::Snoozed { .. } => status.state == State::Scheduled,
         Outcome::Cancelled { .. } => status.state == State::Cancelled,
+        Outcome::Skipped { .. } | Outcome::Expanded { .. } => false,
     };
     looks_alike && status.worker.is_none() && token.lease > 0 && token.lease == status.lease
 }
@@ -416,7 +424,7 @@ impl Tally {
 
 /// Puts one command to both sides and compares their answers; carries out what they agree on.
 fn compare(task: &mut Task, story: &mut Story, step: &Step, tally: &mut Tally) -> Result<(), TestCaseError> {
-    let before = Before { task, paused: step.paused, notes: None, alive_until: step.alive_until };
+    let before = Before { paused: step.paused, alive_until: step.alive_until, ..Before::of(task) };
     let core = transition(&before, &step.command, step.now);
     let naive = decide(story, step);
     let answer = match (&core, naive) {
@@ -483,6 +491,7 @@ enum Wish {
     Cancel,
     Retry { force: bool },
     Resolve,
+    Skip,
     Promote,
     Delete,
     GiveSlot,
@@ -523,6 +532,7 @@ impl Wish {
             Self::Cancel => Command::Cancel { task: id, by },
             Self::Retry { force } => Command::Retry { task: id, force, by },
             Self::Resolve => Command::Resolve { task: id, result: None, by },
+            Self::Skip => Command::Skip { task: id, by },
             Self::Promote => Command::Promote { task: id },
             Self::Delete => Command::Delete { task: id },
             Self::GiveSlot => return None,
@@ -563,6 +573,8 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         6 => failed,
         3 => seconds().prop_map(|delay| Outcome::Snoozed { delay }),
         1 => "[a-z]{0,3}".prop_map(|note| Outcome::Cancelled { note }),
+        1 => "[a-z]{0,3}".prop_map(|note| Outcome::Skipped { note }),
+        1 => (0..3_usize).prop_map(|n| Outcome::Expanded { items: vec![Json::default(); n], max_parallel: None }),
     ]
 }
 
@@ -579,6 +591,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
         1 => Just(Wish::Cancel),
         5 => prop::bool::ANY.prop_map(|force| Wish::Retry { force }),
         1 => prop::bool::weighted(0.5).prop_map(|really| if really { Wish::Resolve } else { Wish::Delete }),
+        1 => Just(Wish::Skip),
         4 => Just(Wish::Promote),
         5 => Just(Wish::GiveSlot),
     ]
@@ -656,6 +669,7 @@ fn the_row_and_the_list_of_what_happened_never_disagree() {
     let Tally { commands, answers, states } = tally.into_inner();
     println!("WINDLASS_SEED={seed}: {commands} commands in {LIVES} lives: {answers:?}");
     assert!(commands >= 20_000, "only {commands} commands");
+    assert!(answers["not_step"] > 100, "too few were for steps only: {answers:?}");
     assert!(answers["accepted"] * 6 > commands, "too few were accepted: {answers:?}");
     assert_eq!(states.len(), State::ALL.len() - 2, "waiting and skipped need a workflow: {states:?}");
 }

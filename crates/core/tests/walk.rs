@@ -16,19 +16,21 @@ use std::thread;
 use std::time::Duration;
 
 use windlass_core::{
-    Ageing, Before, By, Changes, Command, Entry, Json, Lane, Lease, Name, NewTask, Outcome, Reason, Rejected,
-    Report, Start, State, Task, TaskChange, TaskId, Timestamp, Token, WorkerId, history, limits, rank,
+    Ageing, Before, Blueprint, By, Changes, Command, Entry, Json, Lane, Lease, Name, NewTask, NewWorkflow,
+    Outcome, Parents, Place, Reason, Rejected, Report, Source, Start, State, Task, TaskChange, TaskId,
+    Timestamp, Token, Waits, WorkerId, Workflow, WorkflowId, WorkflowState, history, limits, rank,
     transition,
 };
 
 /// Longer than every delay that occurs here, so that one such step of the clock makes anything due.
 const LONG: Duration = Duration::from_secs(100);
 
-/// A task together with the whole history that led to it.
+/// A task together with the whole history that led to it, and the workflow that it is a step of, if it is one.
 #[derive(Clone, Debug)]
 struct Life {
     task: Task,
     history: Vec<Entry>,
+    workflow: Option<Workflow>,
 }
 
 /// A command, and what surrounds it when it arrives. The walk makes millions of them from few commands.
@@ -55,18 +57,36 @@ impl Life {
         new.ageing = Ageing { per_hour: 10, per_retry: 500 };
         change(&mut new);
         let (task, _, entry) = new.admit(Timestamp::from_micros(1_800_000_000_000_000));
-        Self { task, history: vec![entry] }
+        Self { task, history: vec![entry], workflow: None }
     }
 
-    /// A step of a workflow whose parents are not done. No command leads here yet, so the row is written by hand.
+    /// The first step of a workflow of two that is `state` and perhaps paused, claimable if `number` is 0 and waiting if it is 1.
+    fn step(max: u32, number: usize, paused: bool, state: WorkflowState) -> Self {
+        let text = format!(
+            r#"{{"name": "walk", "defaults": {{"retry": {{"max_attempts": {max}}}}},
+                "steps": {{"a": {{"task": "walk"}}, "b": {{"task": "walk", "needs": "a"}}}}}}"#
+        );
+        let blueprint = Blueprint::stored(&text).unwrap();
+        let id = WorkflowId::new(uuid::Uuid::from_u128(7 << 64));
+        let definition = Box::new(blueprint.definition().clone());
+        let new = NewWorkflow::new(id, Source::AdHoc(definition), Json::default());
+        let now = Timestamp::from_micros(1_800_000_000_000_000);
+        let mut begun = new.admit(&blueprint, "1".into(), 0, now);
+        let (task, _, entry) = begun.steps.swap_remove(number);
+        let workflow = Workflow { paused, state, ..begun.workflow };
+        Self { task, history: vec![entry], workflow: Some(workflow) }
+    }
+
+    /// A task that waits for parents but knows of no workflow. No command leads here, so the row is written by hand.
     fn waiting(max: Option<u32>) -> Self {
         let mut life = Self::submitted(max, |_| ());
         life.task.status.state = State::Waiting;
+        life.task.status.waits = Waits::Parents(Parents::default());
         life.history[0].to = State::Waiting;
         life
     }
 
-    /// A step that its workflow decided not to run, written by hand for the same reason.
+    /// A task that its workflow decided not to run, written by hand for the same reason.
     fn skipped(max: Option<u32>) -> Self {
         let mut life = Self::waiting(max);
         let at = life.task.status.updated_at;
@@ -74,12 +94,17 @@ impl Life {
         life.history.push(Entry { seq, from, to: State::Skipped, at, actor: None, reason, note: None });
         let status = &mut life.task.status;
         (status.state, status.entries, status.finished_at) = (State::Skipped, 2, Some(at));
+        status.waits = Waits::Nothing;
         life
     }
 
     fn ask(&self, step: &Move) -> Result<Changes, Rejected> {
-        let before =
-            Before { task: &self.task, paused: step.paused, notes: None, alive_until: step.alive_until };
+        let before = Before {
+            paused: step.paused,
+            alive_until: step.alive_until,
+            workflow: self.workflow.as_ref(),
+            ..Before::of(&self.task)
+        };
         transition(&before, &step.command, step.now)
     }
 
@@ -139,6 +164,14 @@ fn cancelled() -> Outcome {
     Outcome::Cancelled { note: "not needed".into() }
 }
 
+fn skipped() -> Outcome {
+    Outcome::Skipped { note: "its condition is false".into() }
+}
+
+fn expanded(items: usize) -> Outcome {
+    Outcome::Expanded { items: vec![Json::default(); items], max_parallel: None }
+}
+
 /// The last claim and its neighbours: nothing claimed, the one before, the present one, one never given out.
 fn leases(task: &Task) -> BTreeSet<Lease> {
     let lease = task.status.lease;
@@ -156,6 +189,9 @@ fn claims_of_workers(life: &Life) -> Vec<Command> {
                 commands.push(Command::Start { token: token(), at });
             }
             for outcome in [completed(), failed(true), failed(false), snoozed(), cancelled()] {
+                commands.push(Command::Finish { token: token(), outcome, started_at: None });
+            }
+            for outcome in [skipped(), expanded(0), expanded(2)] {
                 commands.push(Command::Finish { token: token(), outcome, started_at: None });
             }
             for started_at in [Timestamp::MIN, Timestamp::MAX] {
@@ -177,6 +213,7 @@ fn wishes(task: TaskId) -> Vec<Command> {
         Command::Retry { task, force: true, by: by() },
         Command::Resolve { task, result: None, by: by() },
         Command::Resolve { task, result: Some(Json::default()), by: by() },
+        Command::Skip { task, by: by() },
         Command::Promote { task },
         Command::Delete { task },
     ]
@@ -216,6 +253,7 @@ fn check_row(life: &Life) {
     assert_eq!(status.finished_at.is_some(), state.is_final(), "{life:#?}");
     assert_eq!(status.due_at.is_some(), state.is_timed(), "{life:#?}");
     assert_eq!(status.error.is_some(), state.has_error(), "{life:#?}");
+    assert_eq!(status.waits != Waits::Nothing, state == State::Waiting, "{life:#?}");
     assert_eq!(status.claimed_at.is_some(), status.worker.is_some(), "{life:#?}");
     assert_eq!(status.worker.is_some(), is_or_ended_held(history), "{life:#?}");
     assert!(status.started_at.is_none() || status.started_at >= status.claimed_at, "{life:#?}");
@@ -251,9 +289,15 @@ fn check_step(before: &Life, step: &Move, change: &TaskChange) {
     assert_eq!(new.lease, old.lease + u32::from(is_claim), "one lease per claim, I4: {}", context());
     assert_eq!(is_claim, change.entries.iter().any(|entry| entry.to == State::Claimed), "{}", context());
     assert!(!is_claim || !step.paused, "a paused queue gives nothing out: {}", context());
+    let is_paused = before.workflow.as_ref().is_some_and(|workflow| workflow.paused);
+    assert!(new.state != State::Pending || !is_paused, "what is paused is not handed out: {}", context());
 
+    let nothing = Json::result("[]").unwrap();
     let result = match &*step.command {
         Command::Finish { outcome: Outcome::Completed { result }, .. } => Some(result),
+        Command::Finish { outcome: Outcome::Expanded { items, .. }, .. } if items.is_empty() => {
+            Some(&nothing)
+        }
         Command::Resolve { result, .. } => result.as_ref(),
         _ => None,
     };
@@ -279,9 +323,16 @@ fn is_entitled(before: &Life, step: &Move) -> bool {
         Command::Claim { .. } => before.task.is_claimable(),
         Command::Promote { .. } => status.due_at.is_some_and(|due| due <= step.now),
         Command::Cancel { .. } => !status.state.is_final(),
-        Command::Retry { .. } | Command::Resolve { .. } => true,
+        Command::Retry { .. } | Command::Resolve { .. } => is_open(before),
+        Command::Skip { .. } => before.workflow.is_some() && is_open(before),
         Command::Report { .. } | Command::Delete { .. } => false,
     }
+}
+
+/// Whether an operator may change a step: not in a workflow that is over, but for one in error, which is opened again.
+fn is_open(life: &Life) -> bool {
+    let over = [WorkflowState::Complete, WorkflowState::Cancelled, WorkflowState::ResolvedManually];
+    life.workflow.as_ref().is_none_or(|workflow| !over.contains(&workflow.state))
 }
 
 /// Only a store gives slots. A final task gives its slot back, and a timed one too unless its lane is strict.
@@ -337,9 +388,10 @@ fn key(task: &Task) -> impl Eq + std::hash::Hash + use<> {
         slot,
         rank,
         entries,
+        waits,
     } = task.status.clone();
     let times = (due_at, claimed_at, started_at, finished_at, updated_at);
-    (times, (state, attempt, lease, worker), (error, slot, rank, entries))
+    (times, (state, attempt, lease, worker), (error, slot, rank, entries, waits))
 }
 
 /// All lives of at most `depth` steps that begin with `start`.
@@ -389,12 +441,34 @@ fn take(life: &Life, step: &Move, seen: &mut Seen) -> Option<Life> {
     };
     assert_eq!(changes.tasks.len(), 1);
     check_step(life, step, change);
+    check_items(life, change, &changes);
     let after = life.after(change);
     check_row(&after);
     seen.accepted += 1;
     seen.states.insert(after.task.status.state);
     seen.arrows.extend(change.entries.iter().map(|entry| (entry.from.unwrap(), entry.to)));
     Some(after)
+}
+
+/// A step that has items waits for all of them; they begin claimable unless the workflow is paused, in the order of the list.
+fn check_items(life: &Life, change: &TaskChange, changes: &Changes) {
+    let of = match change.after.waits {
+        Waits::Items { settled, of } => {
+            assert_eq!(settled, 0, "{changes:#?}");
+            of
+        }
+        _ => 0,
+    };
+    assert_eq!(changes.created.len(), usize::try_from(of).unwrap(), "{changes:#?}");
+    for (index, (item, _, entry)) in (0..).zip(&changes.created) {
+        let step = Place::of(life.task.id).step;
+        assert_eq!(item.place(), Some(Place { step, item: Some(index) }));
+        let is_paused = life.workflow.as_ref().unwrap().paused;
+        let wanted =
+            if is_paused { (State::Waiting, Waits::Resume) } else { (State::Pending, Waits::Nothing) };
+        assert_eq!((item.status.state, item.status.waits), wanted);
+        assert_eq!((entry.seq, entry.from, entry.to), (1, None, wanted.0));
+    }
 }
 
 /// Where lives begin: claimable and delayed, with and without a lane, with one, two and unlimited attempts, and
@@ -415,15 +489,24 @@ fn beginnings() -> Vec<Life> {
         }),
         Life::waiting(Some(2)),
         Life::skipped(Some(2)),
+        Life::step(1, 0, false, WorkflowState::StepsInProcess),
+        Life::step(2, 0, true, WorkflowState::StepsInProcess),
+        Life::step(2, 1, false, WorkflowState::StepsInProcess),
+        Life::step(1, 0, false, WorkflowState::Error),
+        Life::step(1, 0, false, WorkflowState::Cancelled),
     ]
 }
 
-/// Every arrow of the table, except those that only a workflow takes.
-fn arrows_without_workflows() -> BTreeSet<(State, State)> {
+/// Every arrow of the table, except those that only the rest of a workflow makes a step take: it is ready, paused, or
+/// has its items or its workflow behind it.
+fn arrows_by_commands() -> BTreeSet<(State, State)> {
     let all = State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to)));
     let legal = all.filter(|(from, to)| from.may_become(*to));
-    let by_workflow = [State::Pending, State::Scheduled, State::Skipped];
-    legal.filter(|(from, to)| *from != State::Waiting || !by_workflow.contains(to)).collect()
+    let by_others = [State::Pending, State::Scheduled, State::Completed, State::Failed];
+    let from_waiting = |from, to| from == State::Waiting && by_others.contains(&to);
+    legal
+        .filter(|(from, to)| !from_waiting(*from, *to) && (*from, *to) != (State::Pending, State::Waiting))
+        .collect()
 }
 
 #[test]
@@ -445,7 +528,7 @@ fn every_short_life_keeps_the_promises_and_takes_every_arrow() {
         arrows.len()
     );
     assert_eq!(states, BTreeSet::from(State::ALL));
-    assert_eq!(arrows, arrows_without_workflows());
+    assert_eq!(arrows, arrows_by_commands());
 }
 
 /// What each command does to a task that is not final, with attempts left. A word is the state it moves to,
@@ -476,6 +559,9 @@ expire_alive      !not_claimed       !not_claimed       !not_claimed       !leas
 expire_dead       !not_claimed       !not_claimed       !not_claimed       pending            pending            !lease_lost
 expire_missing    !not_claimed       !not_claimed       !not_claimed       pending            pending            !lease_lost
 delete            !not_final         !not_final         !not_final         !not_final         !not_final         !not_final
+skip              !not_step          !not_step          !not_step          !not_step          !not_step          !not_step
+skip_itself       !not_claimed       !not_claimed       !not_claimed       !not_step          !not_step          !lease_lost
+expand            !not_claimed       !not_claimed       !not_claimed       !not_step          !not_step          !lease_lost
 ";
 
 /// The same for a task that is final. Completing what is completed and failing what has failed is no error
@@ -502,6 +588,7 @@ expire_alive      !task_completed    !task_failed       !task_failed           !
 expire_dead       !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
 expire_missing    !task_completed    !task_failed       !task_failed           !task_settled   !task_settled   !task_settled
 delete            deleted            deleted            deleted                deleted         deleted         deleted
+skip              !not_step          !not_step          !not_step              !not_step       !not_step       !not_step
 ";
 
 /// Where the last attempt makes a difference: the task was given one attempt and has used it.
@@ -564,6 +651,10 @@ fn named(name: &str, life: &Life) -> Move {
         "promote_early" | "promote_due" => Command::Promote { task },
         "expire_alive" | "expire_dead" | "expire_missing" => Command::Expire { task, lease: token.lease },
         "delete" => Command::Delete { task },
+        "skip" => Command::Skip { task, by },
+        "skip_itself" => finish(skipped()),
+        "expand" => finish(expanded(2)),
+        "expand_nothing" => finish(expanded(0)),
         unknown => panic!("no command is called {unknown:?}"),
     };
     let alive_until = match name {
@@ -613,9 +704,90 @@ fn check_table(table: &str, max: Option<u32>) -> usize {
 #[test]
 fn every_command_in_every_state_answers_as_the_design_says() {
     let cells = check_table(OPEN, Some(3)) + check_table(OVER, Some(3));
-    assert_eq!(cells, 20 * State::ALL.len());
+    assert_eq!(cells, 23 * 6 + 21 * 6);
     check_table(OVER, None);
     check_table(OPEN, None);
+}
+
+/// What is different for a step, by what is known of its workflow: it goes on, is paused, is in error, is over.
+const STEP: &str = "
+                open               paused             error              over
+claimed
+skip            skipped            skipped            skipped            !workflow_over
+skip_itself     skipped            skipped            skipped            skipped
+expand          waiting            waiting            waiting            waiting
+expand_nothing  completed          completed          completed          completed
+release         pending            waiting            pending            pending
+expire_dead     pending            waiting            pending            pending
+retry           pending            waiting            pending            !workflow_over
+resolve         resolved_manually  resolved_manually  resolved_manually  !workflow_over
+cancel          cancelled          cancelled          cancelled          cancelled
+delete          !is_step           !is_step           !is_step           !is_step
+waiting_for_retry
+skip            skipped            skipped            skipped            !workflow_over
+promote_due     pending            waiting            pending            pending
+retry           pending            waiting            pending            !workflow_over
+failed
+skip            skipped            skipped            skipped            !workflow_over
+retry           pending            waiting            pending            !workflow_over
+retry_by_force  pending            waiting            pending            !workflow_over
+resolve         resolved_manually  resolved_manually  resolved_manually  !workflow_over
+delete          !is_step           !is_step           !is_step           !is_step
+cancelled
+skip            !task_settled      !task_settled      !task_settled      !task_settled
+retry           pending            waiting            pending            !workflow_over
+resolve         !task_settled      !task_settled      !task_settled      !task_settled
+completed
+skip            !task_completed    !task_completed    !task_completed    !task_completed
+retry           !task_completed    !task_completed    !task_completed    !task_completed
+delete          !is_step           !is_step           !is_step           !is_step
+skipped
+skip            -                  -                  -                  -
+skip_itself     -                  -                  -                  -
+retry           !task_settled      !task_settled      !task_settled      !task_settled
+";
+
+#[test]
+fn a_step_obeys_its_workflow() {
+    let mut lines = STEP.lines().filter(|line| !line.trim().is_empty());
+    let columns: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+    let (mut state, mut wrong) = (State::Claimed, Vec::new());
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [word] = words[..] {
+            state = word.parse().unwrap();
+            continue;
+        }
+        for (column, wanted) in columns.iter().zip(&words[1..]) {
+            let open = Life::step(3, 0, false, WorkflowState::StepsInProcess).claim("a");
+            let mut life = match state {
+                State::Claimed => open,
+                State::WaitingForRetry => open.finish(failed(true)),
+                State::Failed => open.finish(failed(false)),
+                State::Cancelled => open.finish(cancelled()),
+                State::Completed => open.finish(completed()),
+                State::Skipped => open.finish(skipped()),
+                state => panic!("no step is brought to {state}"),
+            };
+            let workflow = life.workflow.as_mut().unwrap();
+            match *column {
+                "paused" => workflow.paused = true,
+                "error" => workflow.state = WorkflowState::Error,
+                "over" => workflow.state = WorkflowState::Cancelled,
+                _ => {}
+            }
+            let got = match life.ask(&named(words[0], &life)) {
+                Err(rejected) => format!("!{}", rejected.code()),
+                Ok(changes) => {
+                    changes.tasks.first().map_or("-".into(), |change| change.after.state.to_string())
+                }
+            };
+            if got != **wanted {
+                wrong.push(format!("{} of a {state} step, {column}: wanted {wanted}, got {got}", words[0]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

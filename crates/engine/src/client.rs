@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use windlass_core::{
     By, Command, Entity, Explanation, Invalid, Json, Name, NewTask, Rejected, State, TaskId, Worker,
 };
-use windlass_store::{Count, Error, Filter, Listing, Page, Receipt, Record, Result, Store, Submitted};
+use windlass_store::{Count, Error, Filter, Listing, Page, Receipt, Record, Result, Rings, Store, Submitted};
 
 use crate::handler::Input;
 use crate::rules::Rules;
+use crate::steps::Flows;
 use crate::submit::Submit;
 
 /// A second look at a task that is waited for comes no sooner than this after the first: a busy store rings all the time.
@@ -28,11 +30,12 @@ pub struct Client {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) namespace: Name,
     pub(crate) rules: Arc<Rules>,
+    pub(crate) flows: Arc<Flows>,
 }
 
 impl Client {
     pub(crate) fn new(store: Arc<dyn Store>, rules: Arc<Rules>) -> Self {
-        Self { store, namespace: Name::default(), rules }
+        Self { store, namespace: Name::default(), rules, flows: Arc::default() }
     }
 
     /// The same client for another namespace.
@@ -150,18 +153,14 @@ impl Client {
 
     /// Waits until a task is final.
     pub async fn wait(&self, id: TaskId) -> Result<Finished> {
-        let mut rings = self.store.watch();
+        let mut looks = Looks::new(self);
         loop {
-            let seen = rings.borrow_and_update().settled;
-            let looked = Instant::now();
+            looks.begin();
             let record = self.store.task(id).await?.ok_or(Rejected::NotFound { task: id })?;
             if record.task.status.state.is_final() {
                 return Ok(Finished(record));
             }
-            let rang = rings.wait_for(|rings| rings.settled != seen);
-            // Whether it rang, the store went away or time is up: the next look tells.
-            let _ = tokio::time::timeout(POLL, rang).await;
-            tokio::time::sleep_until(looked + SECOND_LOOK).await;
+            looks.rest().await;
         }
     }
 
@@ -223,6 +222,34 @@ impl Client {
     /// Registered entities of this namespace, by name, at most `limit`, from the first after `after`.
     pub async fn entities(&self, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
         self.store.entities(&self.namespace, after, limit).await
+    }
+}
+
+/// Looks at something that is waited for: one whenever something has become final.
+pub(crate) struct Looks {
+    rings: watch::Receiver<Rings>,
+    seen: u64,
+    looked: Instant,
+}
+
+impl Looks {
+    pub(crate) fn new(client: &Client) -> Self {
+        Self { rings: client.store.watch(), seen: 0, looked: Instant::now() }
+    }
+
+    /// A look begins.
+    pub(crate) fn begin(&mut self) {
+        self.seen = self.rings.borrow_and_update().settled;
+        self.looked = Instant::now();
+    }
+
+    /// Comes when there should be another.
+    pub(crate) async fn rest(&mut self) {
+        let seen = self.seen;
+        let rang = self.rings.wait_for(|rings| rings.settled != seen);
+        // Whether it rang, the store went away or time is up: the next look tells.
+        let _ = tokio::time::timeout(POLL, rang).await;
+        tokio::time::sleep_until(self.looked + SECOND_LOOK).await;
     }
 }
 

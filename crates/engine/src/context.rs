@@ -1,18 +1,22 @@
 //! What a handler is given beside its input.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use windlass_core::{Json, Lease, Line, Progress, Report, Task, TaskId, Timestamp, WorkerId, limits};
+use windlass_core::{
+    Json, Lease, Line, Name, Place, Progress, Report, Step, Task, TaskId, Timestamp, WorkerId, WorkflowId,
+    limits,
+};
 
 use crate::client::Client;
 use crate::error::TaskError;
 use crate::handler::Handlers;
+use crate::steps::Flow;
 use crate::stop::{Stop, StopReason};
 
 /// The attempt that a handler runs: which task it is, how long it has, whether to stop, and a way to tell how far it is. Cheap
@@ -24,6 +28,8 @@ pub struct Context(Arc<Attempt>);
 pub(crate) struct Attempt {
     pub(crate) task: Task,
     pub(crate) payload: Json,
+    /// Of a step: its workflow, and what it is given there.
+    pub(crate) place: OnceLock<(Arc<Flow>, Json)>,
     pub(crate) details: Option<Json>,
     pub(crate) worker: WorkerId,
     pub(crate) client: Client,
@@ -36,6 +42,17 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
+    /// The payload that came with the claim.
+    pub(crate) fn claimed_payload(&self) -> &Json {
+        &self.payload
+    }
+
+    /// It is known what the step is given.
+    pub(crate) fn enter(&self, flow: Arc<Flow>, payload: Json) {
+        // A second time it is the same.
+        let _ = self.place.set((flow, payload));
+    }
+
     /// A moment as the store's clock would tell it, however this machine's is set.
     pub(crate) fn store_time(&self, moment: Instant) -> Timestamp {
         let claimed_at = self.task.status.claimed_at.unwrap_or_default();
@@ -91,7 +108,46 @@ impl Context {
     /// The input as it was sent.
     #[must_use]
     pub fn payload(&self) -> &Json {
-        &self.0.payload
+        self.0.place.get().map_or(&self.0.payload, |(_, payload)| payload)
+    }
+
+    /// The workflow that the task is a step of, if it is one.
+    #[must_use]
+    pub fn workflow(&self) -> Option<WorkflowId> {
+        self.0.task.spec.workflow
+    }
+
+    /// What the definition of the workflow says about the step.
+    #[must_use]
+    pub fn step(&self) -> Option<&Step> {
+        self.0.place.get()?.0.step(self.0.task.id)
+    }
+
+    /// All steps that come before this one, nearest first, with what they have returned; none if the task is not a step.
+    pub async fn ancestors(&self) -> Result<Vec<Ancestor>, TaskError> {
+        let Some((flow, _)) = self.0.place.get() else { return Ok(Vec::new()) };
+        let before = flow.blueprint.graph().ancestors(Place::of(self.0.task.id).step);
+        let ids = before.iter().map(|(step, _)| flow.id.step(*step)).collect();
+        let results = self.0.client.store.results(ids).await.map_err(TaskError::retry)?;
+        let all = before.into_iter().zip(results).filter_map(|((step, distance), result)| {
+            let name = flow.blueprint.step(step)?.name.clone();
+            Some(Ancestor { name, distance, result })
+        });
+        Ok(all.collect())
+    }
+
+    /// What a step that comes before this one has returned; nothing, if it has returned nothing.
+    pub async fn result_of<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>, TaskError> {
+        let unknown = || TaskError::fail(format!("{step:?} is not a step that comes before this one"));
+        let (flow, _) = self.0.place.get().ok_or_else(unknown)?;
+        let number = flow.blueprint.number(step).ok_or_else(unknown)?;
+        if !flow.blueprint.graph().is_ancestor(number, Place::of(self.0.task.id).step) {
+            return Err(unknown());
+        }
+        let mut results =
+            self.0.client.store.results(vec![flow.id.step(number)]).await.map_err(TaskError::retry)?;
+        let Some(result) = results.pop().flatten() else { return Ok(None) };
+        Ok(Some(serde_json::from_str(result.as_str())?))
     }
 
     /// A client of the same store, to submit what follows.
@@ -157,6 +213,17 @@ impl Context {
         let Some(details) = &self.0.details else { return Ok(None) };
         Ok(Some(serde_json::from_str(details.as_str())?))
     }
+}
+
+/// A step that comes before another.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ancestor {
+    /// Its name.
+    pub name: Name,
+    /// How many steps before, on the shortest way.
+    pub distance: u32,
+    /// What it has returned.
+    pub result: Option<Json>,
 }
 
 /// What a handler has told and the store does not know yet.

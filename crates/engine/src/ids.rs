@@ -4,12 +4,18 @@ use std::fs;
 use std::process;
 
 use uuid::Uuid;
-use windlass_core::{TaskId, WorkerId};
+use windlass_core::{TaskId, WorkerId, WorkflowId};
 
 /// A new id for a task: a UUID of version 7, so that ids made later sort later.
 #[must_use]
 pub fn task_id() -> TaskId {
     TaskId::new(Uuid::now_v7())
+}
+
+/// A new id for a workflow.
+#[must_use]
+pub fn workflow_id() -> WorkflowId {
+    WorkflowId::new(Uuid::now_v7())
 }
 
 /// A new id for a worker: `host-pid-random`, fresh at every start, so that a worker is never mistaken for the one

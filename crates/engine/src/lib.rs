@@ -44,26 +44,30 @@ mod address;
 mod client;
 mod context;
 mod cron;
+pub mod draw;
 mod error;
+pub mod flow;
 mod handler;
 mod ids;
 mod leader;
 mod observe;
 mod rules;
 mod schedule;
+mod steps;
 mod stop;
 mod submit;
 pub mod testing;
 mod windlass;
 mod worker;
+mod workflow;
 
 pub use address::open;
 pub use client::{Client, Finished, OutputError};
-pub use context::Context;
+pub use context::{Ancestor, Context};
 pub use cron::Cron;
 pub use error::TaskError;
 pub use handler::{Input, Next, Running};
-pub use ids::{task_id, worker_id};
+pub use ids::{task_id, worker_id, workflow_id};
 pub use rules::{Rule, Rules};
 pub use schedule::SetSchedule;
 pub use stop::StopReason;
@@ -71,11 +75,13 @@ pub use submit::Submit;
 pub use windlass::Windlass;
 pub use windlass_core::*;
 pub use windlass_store::{
-    Claim, Claimed, Clock, Count, Cursor, Due, Error, Filter, Listing, ManualClock, MemoryStore, Page, Pulse,
-    Receipt, Reconciled, Record, Rings, Store, Submitted, SystemClock, Turn, Turned, Wrap, Wrapped,
+    Claim, Claimed, Clock, Count, Cursor, Defined, DefinitionLine, Due, Error, Filter, Listing, ManualClock,
+    MemoryStore, Page, Pulse, Receipt, Reconciled, Record, Rings, Started, Store, StoredDefinition,
+    Submitted, SystemClock, Turn, Turned, WorkflowFilter, WorkflowListing, WorkflowRecord, Wrap, Wrapped,
 };
 #[cfg(feature = "postgres")]
 pub use windlass_store::{PostgresStore, postgres};
 #[cfg(feature = "sqlite")]
 pub use windlass_store::{SqliteStore, sqlite};
 pub use worker::{RunningWorker, WorkerBuilder};
+pub use workflow::{Inspection, Start as StartWorkflow};

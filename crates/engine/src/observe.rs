@@ -95,6 +95,8 @@ pub(crate) fn ended(kind: &Name, started: Instant, verdict: &Verdict) {
         Verdict::Finished(Outcome::Failed { .. }) => "failed",
         Verdict::Finished(Outcome::Snoozed { .. }) => "snoozed",
         Verdict::Finished(Outcome::Cancelled { .. }) => "cancelled",
+        Verdict::Finished(Outcome::Skipped { .. }) => "skipped",
+        Verdict::Finished(Outcome::Expanded { .. }) => "expanded",
         Verdict::Interrupted(_) | Verdict::Nothing => "interrupted",
     };
     metrics::histogram!("windlass_task_duration_seconds", "kind" => kind.to_string(), "outcome" => outcome)

@@ -38,7 +38,7 @@
 //! # }
 //! ```
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -134,6 +134,7 @@ impl TestEngine {
         let (now, notebook) = (Instant::now(), Notebook::new(Arc::default()));
         let attempt = Attempt {
             task,
+            place: OnceLock::new(),
             payload,
             details,
             worker: setup.id.clone(),

@@ -274,6 +274,8 @@ impl Tally {
                 (&self.other, format!("put off for {}", duration::exact(*delay)))
             }
             (None, Outcome::Cancelled { note }) => (&self.other, format!("cancelled: {note}")),
+            (None, Outcome::Skipped { note }) => (&self.other, format!("skipped: {note}")),
+            (None, Outcome::Expanded { items, .. }) => (&self.other, format!("{} items", items.len())),
         }
     }
 

@@ -22,6 +22,7 @@ pub mod sqlite;
 mod store;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod text;
+mod workflow;
 mod wrap;
 
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -36,4 +37,7 @@ pub use request::{
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use workflow::{
+    Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
+};
 pub use wrap::{Wrap, Wrapped};

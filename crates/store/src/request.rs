@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use windlass_core::{
     Command, Entity, Entry, Invalid, Json, Lane, Lease, Name, NewTask, Notes, Rejected, Schedule, State,
-    Status, Task, TaskId, Term, Timestamp, WorkerId, check_subscriptions, limits,
+    Status, Task, TaskId, Term, Timestamp, WorkerId, WorkflowId, check_subscriptions, limits,
 };
 
 use crate::error::{Error, Result};
@@ -191,6 +191,8 @@ pub struct Filter {
     pub entity: Option<Entity>,
     /// With this tag.
     pub tag: Option<String>,
+    /// Part of this workflow.
+    pub workflow: Option<WorkflowId>,
     /// Held by this worker, or last held by it if it is final.
     pub worker: Option<WorkerId>,
     /// Unchanged since before this moment. With the states claimed and running: the stale report.
@@ -211,6 +213,7 @@ impl Filter {
             && is(self.kind.as_ref(), &spec.kind)
             && (self.entity.is_none() || self.entity == spec.lane.as_ref().and_then(Lane::entity))
             && self.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
+            && (self.workflow.is_none() || self.workflow == spec.workflow)
             && (self.worker.is_none() || self.worker == status.worker)
             && self.updated_before.is_none_or(|before| status.updated_at < before)
     }
@@ -238,6 +241,42 @@ impl Page {
     /// Whether the limit is within bounds.
     pub(crate) fn check(&self) -> Result<()> {
         check_limit(self.limit)
+    }
+
+    /// The first rows that are wanted, and where to go on. Looks at no more than [`limits::PAGE_SCAN`] rows, which come in the order of
+    /// the page, each with its place.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn pick<T, E>(
+        &self,
+        rows: impl Iterator<Item = Result<(u64, T), E>>,
+        is_wanted: impl Fn(&T) -> bool,
+    ) -> Result<(Vec<T>, Option<Cursor>), E> {
+        let (mut found, mut last) = (Vec::new(), None);
+        for (looked_at, row) in rows.enumerate() {
+            if found.len() == self.limit || looked_at == limits::PAGE_SCAN {
+                return Ok((found, last.map(Cursor)));
+            }
+            let (place, row) = row?;
+            last = Some(place);
+            if is_wanted(&row) {
+                found.push(row);
+            }
+        }
+        Ok((found, None))
+    }
+
+    /// This part of all rows, which are given oldest first, and where to go on.
+    pub(crate) fn cut<T>(&self, mut all: Vec<(Cursor, T)>) -> (Vec<T>, Option<Cursor>) {
+        if !self.oldest_first {
+            all.reverse();
+        }
+        all.retain(|(place, _)| {
+            self.after.is_none_or(|after| if self.oldest_first { *place > after } else { *place < after })
+        });
+        let more = all.len() > self.limit;
+        all.truncate(self.limit);
+        let next = all.last().map(|(place, _)| *place).filter(|_| more);
+        (all.into_iter().map(|(_, row)| row).collect(), next)
     }
 }
 
@@ -314,6 +353,36 @@ pub struct Reconciled {
     pub repaired: u64,
     /// Where to go on; absent at the end.
     pub next: Option<String>,
+}
+
+/// Where a look of the reconcile chore begins: at the lanes, and when they are done, at the workflows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look<'a> {
+    /// After this lane.
+    Lanes(Option<&'a str>),
+    /// After this workflow.
+    Workflows(Option<WorkflowId>),
+}
+
+impl<'a> Look<'a> {
+    /// From the end of an earlier look.
+    pub(crate) fn after(text: Option<&'a str>) -> Self {
+        match text.map(|text| text.split_once(' ').unwrap_or((text, ""))) {
+            Some(("lane", lane)) => Self::Lanes(Some(lane)),
+            Some(("workflow", id)) => Self::Workflows(id.parse().ok()),
+            _ => Self::Lanes(None),
+        }
+    }
+
+    /// The end of a look at lanes.
+    pub(crate) fn next_lane(last: Option<&str>) -> String {
+        last.map_or_else(|| "workflow ".into(), |lane| format!("lane {lane}"))
+    }
+
+    /// The end of a look at a workflow.
+    pub(crate) fn next_workflow(last: WorkflowId) -> String {
+        format!("workflow {last}")
+    }
 }
 
 /// How many tasks of one sort there are.

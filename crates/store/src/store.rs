@@ -6,14 +6,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Command, Entity, Explanation, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker,
-    Rejected, Retention, Schedule, TaskId, Term, Timestamp, Worker, WorkerId, explain,
+    By, Command, Definition, Entity, Explanation, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule,
+    NewTask, NewWorker, NewWorkflow, Rejected, Retention, Schedule, Steering, TaskId, Term, Timestamp,
+    Worker, WorkerId, Workflow, WorkflowId, explain,
 };
 
 use crate::error::Result;
 use crate::request::{
     Claim, Claimed, Count, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings, Submitted,
     Turn, Turned,
+};
+use crate::workflow::{
+    Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
 };
 
 /// A place where tasks live. Every write is atomic and, once acknowledged, durable; every decision is the core's.
@@ -122,14 +126,48 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// leader's term, nothing if that is over.
     async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>>;
 
-    /// Looks at part of what is kept beside the states of tasks (who holds the slots of lanes), and puts right what does not follow
-    /// from them. Begins at `after`, the end of an earlier look, and looks at no more than `limit` lanes.
+    /// Keeps a definition. The same content gives the same version; other content under a version that exists is refused.
+    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined>;
+
+    /// A definition; the newest of that name if no version is asked for.
+    async fn definition(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        version: Option<&str>,
+    ) -> Result<Option<StoredDefinition>>;
+
+    /// The definitions of a namespace, or all versions of one of them, oldest first.
+    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>>;
+
+    /// Makes a workflow with all its steps, or answers with the one that has its key.
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started>;
+
+    /// Changes a workflow as a whole, and gives it as it is then.
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow>;
+
+    /// A workflow with its definition, input and history. Its tasks are listed with [`Filter::workflow`].
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>>;
+
+    /// The workflow that has an idempotency key.
+    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>>;
+
+    /// A page of workflows, in the order of their starts.
+    async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing>;
+
+    /// What tasks have returned, in the order of `tasks`; `None` for those that have returned nothing or do not exist.
+    async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>>;
+
+    /// Looks at part of what is kept beside the states of tasks (who holds the slots of lanes, what steps know of their parents, the counts
+    /// and states of workflows), and puts right what does not follow from them. Begins at `after`, the end of an earlier look, and
+    /// looks at no more than `limit` lanes, or at one workflow.
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled>;
 
     /// What this store is and how it is set: names and values for people, such as its durability.
     async fn describe(&self) -> Result<Vec<(&'static str, String)>>;
 
-    /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and says how many. Forgets workers
+    /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and says how many. The tasks of a workflow
+    /// go with it, and count as one. Forgets workers
     /// that died longer than [`limits::DEAD_WORKERS`](windlass_core::limits::DEAD_WORKERS) ago.
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize>;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Command, Entity, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Retention,
-    Schedule, TaskId, Term, Worker, WorkerId,
+    By, Command, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask,
+    NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Worker, WorkerId, Workflow,
+    WorkflowId,
 };
 
 use crate::error::Result;
@@ -16,6 +17,9 @@ use crate::request::{
     Count, Due, Filter, Listing, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
 };
 use crate::store::Store;
+use crate::workflow::{
+    Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
+};
 
 /// What is done around every call of a store, and for those of its verbs that a wrap may do otherwise.
 ///
@@ -86,6 +90,22 @@ pub trait Wrap: Debug + Send + Sync + 'static {
     /// Does [`Store::fire`].
     async fn fire(&self, inner: &dyn Store, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
         inner.fire(firing, term).await
+    }
+
+    /// Does [`Store::start`].
+    async fn start(&self, inner: &dyn Store, workflow: NewWorkflow) -> Result<Started> {
+        inner.start(workflow).await
+    }
+
+    /// Does [`Store::steer`].
+    async fn steer(
+        &self,
+        inner: &dyn Store,
+        workflow: WorkflowId,
+        steering: Steering,
+        by: By,
+    ) -> Result<Workflow> {
+        inner.steer(workflow, steering, by).await
     }
 
     /// Does [`Store::reconcile`].
@@ -230,6 +250,47 @@ impl<W: Wrap> Store for Wrapped<W> {
         let submitted = self.wrap.call("fire", self.wrap.fire(&*self.inner, firing, term)).await?;
         self.wrap.submitted(&kinds, &submitted);
         Ok(submitted)
+    }
+
+    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
+        self.wrap.call("define", self.inner.define(namespace, definition)).await
+    }
+
+    async fn definition(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        version: Option<&str>,
+    ) -> Result<Option<StoredDefinition>> {
+        self.wrap.call("definition", self.inner.definition(namespace, name, version)).await
+    }
+
+    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
+        self.wrap.call("definitions", self.inner.definitions(namespace, name)).await
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        self.wrap.call("start", self.wrap.start(&*self.inner, workflow)).await
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        self.wrap.call("steer", self.wrap.steer(&*self.inner, workflow, steering, by)).await
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
+        self.wrap.call("workflow", self.inner.workflow(id)).await
+    }
+
+    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
+        self.wrap.call("find_workflow", self.inner.find_workflow(namespace, name, key)).await
+    }
+
+    async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
+        self.wrap.call("workflows", self.inner.workflows(filter, page)).await
+    }
+
+    async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
+        self.wrap.call("results", self.inner.results(tasks)).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

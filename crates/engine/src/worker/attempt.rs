@@ -15,6 +15,7 @@ use crate::context::{Attempt, Context};
 use crate::error::TaskError;
 use crate::handler::{Handlers, Running};
 use crate::observe;
+use crate::steps::{self, Prepared};
 use crate::stop::StopReason;
 use std::sync::Arc;
 
@@ -49,8 +50,20 @@ pub(crate) async fn run(handlers: Arc<Handlers>, context: Context, patience: Dur
 
 async fn verdict(handlers: &Arc<Handlers>, context: &Context, patience: Duration) -> Verdict {
     let attempt = context.attempt_row();
+    if let Some(workflow) = attempt.task.spec.workflow {
+        let prepared = tokio::select! {
+            biased;
+            reason = attempt.stop.stopped() => return judge(attempt, reason, None),
+            prepared = steps::prepare(attempt, workflow) => prepared,
+        };
+        match prepared {
+            Prepared::Run => {}
+            Prepared::Ended(outcome) => return Verdict::Finished(outcome),
+            Prepared::Nested => return Verdict::Nothing,
+        }
+    }
     let Client { rules, .. } = &attempt.client;
-    if let Err(invalid) = rules.check_run(&attempt.task, &attempt.payload) {
+    if let Err(invalid) = rules.check_run(&attempt.task, context.payload()) {
         return Verdict::Finished(TaskError::fail(invalid).outcome());
     }
     let mut handler = pin!(caught(handlers, context.clone()));

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -203,8 +203,19 @@ impl Driver {
         let (started, notebook) = (Instant::now(), Notebook::new(self.shared.notes_written.clone()));
         let (worker, client, handlers) = (setup.id.clone(), setup.client.clone(), setup.handlers.clone());
         let token = Token { task: task.id, lease: task.status.lease, worker: worker.clone() };
-        let attempt =
-            Attempt { task, payload, details, worker, client, handlers, received, started, stop, notebook };
+        let attempt = Attempt {
+            task,
+            payload,
+            place: OnceLock::new(),
+            details,
+            worker,
+            client,
+            handlers,
+            received,
+            started,
+            stop,
+            notebook,
+        };
         let context = Context::new(attempt);
         self.running.insert((token.task, token.lease), context.clone());
         let last_word = LastWord::new(self.end.clone(), &token);

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use windlass_core::{DEAD_AFTER, Invalid, Name, Outcome, Retention, TaskId, WorkerId, limits};
+use windlass_core::{DEAD_AFTER, Invalid, Name, Outcome, Retention, TaskId, WORKFLOW, WorkerId, limits};
 use windlass_store::{Error, Result};
 
 use crate::client::Client;
@@ -97,6 +97,15 @@ impl WorkerBuilder {
         F: Future<Output = Result<O, TaskError>> + Send + 'static,
     {
         let added = self.handlers.add(kind, handler);
+        self.check(added)
+    }
+
+    /// Also starts workflows that are steps of others. Somebody must: otherwise such steps wait.
+    pub fn starts_workflows(mut self) -> Self {
+        // A step that is a workflow never comes to its handler.
+        let added = self.handlers.add(WORKFLOW, |_| async {
+            Err::<(), _>(TaskError::fail("only a step of a workflow can be a workflow"))
+        });
         self.check(added)
     }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass::{
-    Command, Count, Due, Entity, Error, Facts, Filter, Firing, Leadership, Lease, Listing, Name, NewSchedule,
-    NewTask, NewWorker, Page, Pulse, Reconciled, Record, Retention, Rings, Schedule, Store, Submitted,
-    TaskId, Term, Turn, Turned, Worker, WorkerId,
+    By, Command, Count, Defined, Definition, DefinitionLine, Due, Entity, Error, Facts, Filter, Firing, Json,
+    Leadership, Lease, Listing, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Page, Pulse, Reconciled,
+    Record, Retention, Rings, Schedule, Started, Steering, Store, StoredDefinition, Submitted, TaskId, Term,
+    Turn, Turned, Worker, WorkerId, Workflow, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord,
 };
 use windlass_store::conformance::checker::{Answer, Op};
 
@@ -29,6 +30,12 @@ const READS: &[&str] = &[
     "tasks",
     "counts",
     "facts",
+    "definition",
+    "definitions",
+    "workflow",
+    "find_workflow",
+    "workflows",
+    "results",
     "paused",
     "has_entity",
     "entities",
@@ -167,6 +174,7 @@ fn shown(command: &Command) -> String {
         Command::Cancel { .. } => format!("cancel {task}"),
         Command::Retry { force, .. } => format!("retry {task} {force}"),
         Command::Resolve { .. } => format!("resolve {task}"),
+        Command::Skip { .. } => format!("skip {task}"),
         Command::Promote { .. } => format!("promote {task}"),
         Command::Expire { lease, .. } => format!("expire {task}.{lease}"),
         Command::Delete { .. } => format!("delete {task}"),
@@ -358,6 +366,59 @@ impl Store for Line {
         let answer = self.call("fire", &what, |all: &Vec<_>| shown_submitted(all), effect).await;
         self.end(number, answer.as_ref().map(Vec::as_slice));
         answer
+    }
+
+    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
+        let (store, namespace) = (self.world.store.clone(), namespace.clone());
+        self.plain("define", async move { store.define(&namespace, definition).await }).await
+    }
+
+    async fn definition(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        version: Option<&str>,
+    ) -> Result<Option<StoredDefinition>> {
+        let (store, namespace, name) = (self.world.store.clone(), namespace.clone(), name.clone());
+        let version = version.map(str::to_owned);
+        let effect = async move { store.definition(&namespace, &name, version.as_deref()).await };
+        self.plain("definition", effect).await
+    }
+
+    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
+        let (store, namespace, name) = (self.world.store.clone(), namespace.clone(), name.cloned());
+        self.plain("definitions", async move { store.definitions(&namespace, name.as_ref()).await }).await
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        let store = self.world.store.clone();
+        self.plain("start", async move { store.start(workflow).await }).await
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        let store = self.world.store.clone();
+        self.plain("steer", async move { store.steer(workflow, steering, by).await }).await
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
+        let store = self.world.store.clone();
+        self.plain("workflow", async move { store.workflow(id).await }).await
+    }
+
+    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
+        let (store, key) = (self.world.store.clone(), key.to_owned());
+        let (namespace, name) = (namespace.clone(), name.clone());
+        self.plain("find_workflow", async move { store.find_workflow(&namespace, &name, &key).await }).await
+    }
+
+    async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
+        let store = self.world.store.clone();
+        self.plain("workflows", async move { store.workflows(filter, page).await }).await
+    }
+
+    async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
+        let store = self.world.store.clone();
+        self.plain("results", async move { store.results(tasks).await }).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

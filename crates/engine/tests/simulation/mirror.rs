@@ -37,6 +37,8 @@ pub(crate) fn word(outcome: &Outcome) -> &'static str {
         Outcome::Failed { .. } => "failed",
         Outcome::Snoozed { .. } => "snoozed",
         Outcome::Cancelled { .. } => "cancelled",
+        Outcome::Skipped { .. } => "skipped",
+        Outcome::Expanded { .. } => "expanded",
     }
 }
 

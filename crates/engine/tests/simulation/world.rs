@@ -259,6 +259,7 @@ impl World {
             Command::Cancel { .. } => "cancels",
             Command::Retry { .. } => "retries by hand",
             Command::Resolve { .. } => "resolves",
+            Command::Skip { .. } => "skips",
             Command::Delete { .. } => "deletes",
             Command::Promote { .. } => "promotions",
             Command::Expire { .. } if state == "dead_letter" => "expired for good",

@@ -88,6 +88,7 @@ fn word(command: &Command) -> &'static str {
         Command::Cancel { .. } => "cancel",
         Command::Retry { .. } => "retry",
         Command::Resolve { .. } => "resolve",
+        Command::Skip { .. } => "skip",
         Command::Promote { .. } => "promote",
         Command::Expire { .. } => "expire",
         Command::Delete { .. } => "delete",

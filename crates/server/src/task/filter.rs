@@ -56,6 +56,7 @@ impl FilterArgs {
             queue: self.queue.clone(),
             kind: self.kind.clone(),
             entity: self.entity.clone(),
+            workflow: None,
             tag: self.tag.clone(),
             worker: self.worker.clone(),
             updated_before: self.unchanged_for.map(|age| now.minus(age)),

@@ -4,14 +4,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::Value;
 use windlass_core::{
-    By, Command, Entity, Json, Lane, Leadership, Name, NewSchedule, NewTask, NewWorker, Outcome, Rejected,
-    Report, Schedule, Start, State, TaskId, Timestamp, Worker, WorkerId, limits,
+    By, Command, Entity, Json, Lane, Leadership, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Outcome,
+    Rejected, Report, Schedule, Start, State, Steering, TaskId, Timestamp, WORKFLOW, Worker, WorkerId,
+    Workflow, WorkflowId, WorkflowState, limits,
 };
 
-use super::words::{KIND, claim_of, completed, entity, failed, failed_for_good, finish, id, report, token};
+use super::words::{
+    KIND, ad_hoc, claim_of, completed, definition, entity, failed, failed_for_good, finish, id, report, token,
+};
 use super::{Lab, invariants};
-use crate::{Claimed, Count, Error, ManualClock, Receipt, Record, Store};
+use crate::{
+    Claimed, Count, DefinitionLine, Error, ManualClock, Receipt, Record, Started, Store, WorkflowRecord,
+};
 
 /// A store under test, with a clock in the scenario's hand.
 pub struct Case {
@@ -39,6 +45,8 @@ pub struct Snapshot {
     paused: Vec<(Name, Name)>,
     entities: Vec<Entity>,
     schedules: Vec<Schedule>,
+    workflows: Vec<WorkflowRecord>,
+    definitions: Vec<DefinitionLine>,
 }
 
 impl Case {
@@ -278,7 +286,95 @@ impl Case {
             paused,
             entities: store.entities(&Name::default(), None, limits::PAGE).await.unwrap(),
             schedules: store.schedules().await.unwrap(),
+            workflows: invariants::dump_workflows(&*store).await,
+            definitions: self.definitions().await,
         }
+    }
+
+    /// All versions of all definitions of the default namespace.
+    pub async fn definitions(&self) -> Vec<DefinitionLine> {
+        let (store, namespace, mut all) = (self.store(), Name::default(), Vec::new());
+        for DefinitionLine { name, .. } in store.definitions(&namespace, None).await.unwrap() {
+            all.extend(store.definitions(&namespace, Some(&name)).await.unwrap());
+        }
+        all
+    }
+
+    /// Starts the workflow numbered `n` with these steps.
+    pub async fn start(&self, n: u64, steps: Value) -> WorkflowId {
+        self.begin(ad_hoc(n, definition(steps))).await.id
+    }
+
+    /// Starts a workflow, which is expected to be possible.
+    pub async fn begin(&self, new: NewWorkflow) -> Started {
+        self.store().start(new).await.unwrap()
+    }
+
+    /// Starts a workflow, which is expected to be refused, and checks that it changed nothing.
+    pub async fn start_refusal(&self, new: NewWorkflow) -> Rejected {
+        let before = self.snapshot().await;
+        let error = self.store().start(new).await.unwrap_err();
+        assert_eq!(self.snapshot().await, before, "what was refused changed something: {error}");
+        error.rejected().unwrap_or_else(|| panic!("refused for another reason: {error}")).clone()
+    }
+
+    /// The workflow with everything but its tasks.
+    pub async fn workflow(&self, id: WorkflowId) -> WorkflowRecord {
+        self.store().workflow(id).await.unwrap().expect("the workflow is there")
+    }
+
+    /// Where the workflow is.
+    pub async fn flow(&self, id: WorkflowId) -> WorkflowState {
+        self.workflow(id).await.workflow.state
+    }
+
+    /// Where the steps of a workflow are, in their order.
+    pub async fn steps(&self, id: WorkflowId) -> Vec<State> {
+        let mut states = Vec::new();
+        for step in 0..self.workflow(id).await.blueprint.len() {
+            states.push(self.state(id.step(step)).await);
+        }
+        states
+    }
+
+    /// Changes a workflow as a whole, which is expected to be possible.
+    pub async fn steer(&self, id: WorkflowId, steering: Steering) -> Workflow {
+        let after = self.store().steer(id, steering, By::default()).await.unwrap();
+        assert_eq!(after, self.workflow(id).await.workflow, "the answer is the row");
+        after
+    }
+
+    /// Changes a workflow as a whole, which is expected to be refused, and checks that it changed nothing.
+    pub async fn steer_refusal(&self, id: WorkflowId, steering: Steering) -> Rejected {
+        let (before, words) = (self.snapshot().await, format!("{steering:?}"));
+        let error = self.store().steer(id, steering, By::default()).await.unwrap_err();
+        assert_eq!(self.snapshot().await, before, "what was refused changed something: {words}");
+        error.rejected().unwrap_or_else(|| panic!("refused for another reason: {error}")).clone()
+    }
+
+    /// Claims exactly one task and finishes it.
+    pub async fn work(&self, worker: &WorkerId, outcome: Outcome) -> TaskId {
+        let claimed = self.claim_one(worker).await;
+        self.finish(&claimed, outcome).await.unwrap();
+        claimed.task.id
+    }
+
+    /// An operator decides that a step is not needed.
+    pub async fn skip(&self, task: TaskId) -> Result<Receipt, Rejected> {
+        self.apply(Command::Skip { task, by: By::default() }).await
+    }
+
+    /// An operator settles a task.
+    pub async fn resolve(&self, task: TaskId, result: Option<&str>) -> Result<Receipt, Rejected> {
+        let result = result.map(|text| Json::result(text).unwrap());
+        self.apply(Command::Resolve { task, result, by: By::default() }).await
+    }
+
+    /// Claims the next step that is a workflow.
+    pub async fn claim_nested(&self, worker: &WorkerId) -> Claimed {
+        let kinds = vec![Name::stored(WORKFLOW)];
+        let claim = crate::Claim { kinds, ..claim_of(worker, 1) };
+        self.store().claim(claim).await.unwrap().pop().expect("a step that is a workflow")
     }
 
     /// Whether the store was closed and cannot be opened again, as one that lives in its process only.

@@ -22,6 +22,7 @@ pub mod checker;
 mod claim;
 mod close;
 mod counts;
+mod definition;
 mod delay;
 mod describe;
 mod entity;
@@ -35,8 +36,10 @@ mod lane;
 mod leader;
 mod lease;
 mod list;
+mod map;
 mod model;
 mod named;
+mod nested;
 mod notes;
 mod operator;
 mod prune;
@@ -47,11 +50,13 @@ mod reopen;
 mod retry;
 mod schedule;
 mod slot;
+mod steer;
 mod submit;
 mod turn;
 mod watch;
 mod words;
 mod worker;
+mod workflow;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -61,8 +66,8 @@ use libtest_mimic::{Arguments, Trial};
 
 pub use case::{Case, Snapshot};
 pub use words::{
-    KIND, STATES, claim_of, completed, details, entity, failed, failed_for_good, finish, firing, hourly, id,
-    ids, report, token,
+    KIND, STATES, ad_hoc, claim_of, completed, definition, definition_of, details, entity, expanded, failed,
+    failed_for_good, finish, firing, hourly, id, ids, report, token, workflow_id,
 };
 
 use windlass_core::Timestamp;
@@ -137,6 +142,11 @@ fn all() -> Vec<Scenario> {
         delay::SCENARIOS,
         schedule::SCENARIOS,
         worker::SCENARIOS,
+        definition::SCENARIOS,
+        workflow::SCENARIOS,
+        map::SCENARIOS,
+        nested::SCENARIOS,
+        steer::SCENARIOS,
         lease::SCENARIOS,
         lane::SCENARIOS,
         slot::SCENARIOS,
@@ -185,6 +195,7 @@ fn run(scenario: Scenario, lab: Box<dyn Lab>) {
         let case = (scenario.run)(Case::new(lab).await).await;
         if !case.is_gone().await {
             invariants::check(&*case.store(), case.clock.as_ref()).await;
+            invariants::check_order(&*case.store()).await;
         }
     });
 }

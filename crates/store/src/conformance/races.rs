@@ -6,6 +6,7 @@
 
 mod everything;
 mod lanes;
+mod workflows;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -20,6 +21,10 @@ use windlass_core::{
 
 use self::everything::counts_equal_rows_after_everything_at_once;
 use self::lanes::{a_lane_is_never_overfull, an_entity_is_worked_on_by_one};
+use self::workflows::{
+    a_cancel_among_finishes, a_step_starts_one_workflow, one_id_is_started_once, one_key_makes_one_workflow,
+    pauses_among_everything, the_items_of_a_step_end_at_once, the_parents_of_a_step_end_at_once,
+};
 use super::{Case, claim_of, finish, id, scenarios, token};
 use crate::{Claimed, Error, Receipt, Store, Turn};
 
@@ -37,6 +42,13 @@ scenarios![
     a_bad_batch_fails_alone,
     a_bad_command_fails_alone,
     counts_equal_rows_after_everything_at_once,
+    the_parents_of_a_step_end_at_once,
+    the_items_of_a_step_end_at_once,
+    one_key_makes_one_workflow,
+    one_id_is_started_once,
+    a_cancel_among_finishes,
+    pauses_among_everything,
+    a_step_starts_one_workflow,
 ];
 
 const THREADS: usize = 16;

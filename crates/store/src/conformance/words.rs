@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use windlass_core::{
-    Command, Entity, Firing, Json, Missed, Name, NewSchedule, NewTask, Outcome, Overlap, Report, Schedule,
-    State, TaskId, Template, Timestamp, Token, WorkerId,
+    Command, Definition, Entity, Firing, Json, Missed, Name, NewSchedule, NewTask, NewWorkflow, Outcome,
+    Overlap, Report, Schedule, Source, State, TaskId, Template, Timestamp, Token, WorkerId, WorkflowId,
 };
 
 use crate::{Claim, Claimed};
@@ -131,3 +132,43 @@ pub const STATES: [State; 10] = [
     State::Cancelled,
     State::ResolvedManually,
 ];
+
+/// The id of the workflow numbered `n`: the same in every store.
+#[must_use]
+pub fn workflow_id(n: u64) -> WorkflowId {
+    WorkflowId::from_bytes((0x0190_0000_0000_7000_8000_u128 << 48 | u128::from(n) << 40).to_be_bytes())
+}
+
+/// A definition called `test` with these steps, in the order of their names; each is a task of [`KIND`] unless it says
+/// otherwise.
+#[must_use]
+pub fn definition(steps: Value) -> Definition {
+    let mut text = json!({ "name": "test" });
+    text["steps"] = steps;
+    definition_of(text)
+}
+
+/// A definition; each step is a task of [`KIND`] unless it says otherwise.
+#[must_use]
+pub fn definition_of(mut text: Value) -> Definition {
+    for step in text["steps"].as_object_mut().unwrap().values_mut() {
+        let step = step.as_object_mut().unwrap();
+        if !["task", "run", "workflow"].iter().any(|action| step.contains_key(*action)) {
+            step.insert("task".into(), KIND.into());
+        }
+    }
+    serde_json::from_value(text).unwrap()
+}
+
+/// A workflow for this definition alone.
+#[must_use]
+pub fn ad_hoc(n: u64, definition: Definition) -> NewWorkflow {
+    NewWorkflow::new(workflow_id(n), Source::AdHoc(Box::new(definition)), Json::default())
+}
+
+/// A step's list: an item for each text, which must be JSON.
+#[must_use]
+pub fn expanded(items: &[&str], max_parallel: Option<u32>) -> Outcome {
+    let items = items.iter().map(|text| Json::payload(text).unwrap()).collect();
+    Outcome::Expanded { items, max_parallel }
+}

@@ -2,16 +2,21 @@
 //! difference, one for each way to change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::time::SystemTime;
 
 use windlass_core::{
-    Entry, Json, Name, Notes, Reason, Spec, State, Status, Task, TaskChange, TaskId, Timestamp,
+    Changes, Entry, Json, Lane, Name, Notes, Reason, Spec, State, Status, Task, TaskChange, TaskId,
+    Timestamp, WorkflowId,
 };
 
-use super::row::{moment, signed};
+use super::floor::Opened;
+use super::row::{moment, signed, uuid};
 use super::tx::{Args, Tx, args};
+use super::workflow_row::Locked;
 use crate::request::Rings;
-use crate::text::{lines_to_json, progress_to_json};
+use crate::text::{lines_to_json, progress_to_json, to_json};
+use crate::workflow::Touched;
 
 /// A task, and where its row is.
 #[derive(Clone, Debug)]
@@ -33,6 +38,8 @@ pub(super) struct Row {
     told: bool,
     result: Option<Json>,
     entries: Vec<Entry>,
+    /// Whether it waits for something else now, or with other numbers.
+    waits: bool,
     deleted: bool,
 }
 
@@ -51,12 +58,13 @@ impl Row {
             told: false,
             result: None,
             entries: Vec::new(),
+            waits: false,
             deleted: false,
         }
     }
 
     fn is_changed(&self) -> bool {
-        !self.entries.is_empty()
+        !self.entries.is_empty() || self.waits
     }
 
     /// The row as others find it after the transaction, at its new place.
@@ -70,6 +78,7 @@ impl Row {
             self.plain = false;
             self.entries = plain_history(&self.task, self.actor.as_deref());
         }
+        self.waits |= self.task.status.waits != change.after.waits;
         self.result = change.result.or(self.result.take());
         self.entries.extend(change.entries);
         std::mem::replace(&mut self.task.status, change.after)
@@ -119,7 +128,18 @@ pub(super) struct Board {
     counts: BTreeMap<Sort, i64>,
     /// Lanes in which slots may have become free.
     pub(super) lanes: BTreeSet<LaneKey>,
+    /// What was done to tasks of workflows and is not followed up yet.
+    pub(super) touched: Touched,
+    /// Workflows that are locked, as they are from now on.
+    pub(super) workflows: BTreeMap<WorkflowId, Locked>,
+    created: Vec<Begun>,
+    /// Where items are that go.
+    cleared: Vec<RangeInclusive<TaskId>>,
+    /// Tasks that go without having been loaded.
+    gone: Vec<i64>,
     pub(super) rings: Rings,
+    /// What has become claimable.
+    pub(super) opened: Vec<Opened>,
 }
 
 /// The key of the lane that a task is in.
@@ -163,23 +183,93 @@ impl Board {
         *self.counts.entry((namespace, queue, kind, state.word())).or_default() += by;
     }
 
+    /// Takes note of all that the core decided about one task, because its holder said so or somebody else.
+    pub(super) fn apply(&mut self, task: &Task, changes: Changes, by_holder: bool) {
+        self.touched.note(task, &changes);
+        if let Some(notes) = changes.notes {
+            self.tell(task.id, notes);
+        }
+        for change in changes.tasks {
+            self.change(change, by_holder);
+        }
+        for id in changes.deleted {
+            self.delete(id);
+        }
+        self.cleared.extend(changes.cleared);
+        for (task, payload, entry) in changes.created {
+            self.create(task, payload, None, entry);
+        }
+    }
+
     /// Takes note of what the core decided about one task, because its holder said so or somebody else.
     pub(super) fn change(&mut self, change: TaskChange, by_holder: bool) {
         let Some(row) = self.rows.get_mut(&change.id) else { return };
         let moves = change.moves_lane(&row.task);
+        let claimable = self.rings.claimable;
         self.rings.note(&row.task, &change.after, by_holder);
         let before = row.change(change);
-        let (spec, state) = (row.task.spec.clone(), row.task.status.state);
-        if moves {
-            self.lanes.extend(lane_of(&spec));
+        if self.rings.claimable > claimable {
+            self.opened.push(Opened::known(row.seq, &row.task));
         }
-        self.count(&spec, before.state, -1);
-        self.count(&spec, state, 1);
+        let Task { spec, status, .. } = &row.task;
+        if moves {
+            self.lanes.extend(lane_of(spec));
+        }
+        let (sort, state) = ((spec.namespace.clone(), spec.queue.clone(), spec.kind.clone()), status.state);
+        self.count_sort(sort.clone(), before.state, -1);
+        self.count_sort(sort, state, 1);
+    }
+
+    /// Takes note of tasks that were given slots.
+    pub(super) fn open(&mut self, opened: Vec<Opened>) {
+        self.rings.claimable += opened.len() as u64;
+        self.opened.extend(opened);
     }
 
     pub(super) fn tell(&mut self, id: TaskId, notes: Notes) {
         if let Some(row) = self.rows.get_mut(&id) {
             (row.notes, row.told) = (Some(notes), true);
+        }
+    }
+
+    /// Where items are that go, and have not been looked for yet.
+    pub(super) fn take_cleared(&mut self) -> Vec<RangeInclusive<TaskId>> {
+        std::mem::take(&mut self.cleared)
+    }
+
+    /// Takes note of a task that goes with all that belongs to it.
+    pub(super) fn clear(&mut self, seq: i64, task: &Task) {
+        self.touched.note_gone(task);
+        self.count(&task.spec, task.status.state, -1);
+        self.rows.remove(&task.id);
+        self.gone.push(seq);
+    }
+
+    /// New tasks that are not written yet.
+    pub(super) fn unborn(&self) -> impl Iterator<Item = TaskId> {
+        self.created.iter().map(|begun| begun.task.id)
+    }
+
+    /// Takes note of a new task of a workflow.
+    pub(super) fn create(&mut self, task: Task, payload: Json, result: Option<Json>, entry: Entry) {
+        self.begin(&task);
+        self.created.push(Begun { task, payload, result, entry });
+    }
+
+    /// Takes note of what a new task means to others.
+    pub(super) fn begin(&mut self, task: &Task) {
+        self.count(&task.spec, task.status.state, 1);
+        if task.is_claimable() {
+            self.rings.claimable += 1;
+            let opened = Opened::new(task);
+            // Most are at the same place: after those of their rank.
+            if self.opened.last() != Some(&opened) {
+                self.opened.push(opened);
+            }
+        }
+        self.rings.timed += u64::from(task.status.due_at.is_some());
+        if task.is_parked() {
+            self.lanes.extend(lane_of(&task.spec));
         }
     }
 
@@ -220,7 +310,8 @@ impl Board {
             sent.update = Some(sent.statements);
             sent.statements += 1;
         }
-        let deleted: Vec<i64> = rows.iter().filter(|row| row.deleted).map(|row| row.seq).collect();
+        let deleted = rows.iter().filter(|row| row.deleted).map(|row| row.seq);
+        let deleted: Vec<i64> = deleted.chain(std::mem::take(&mut self.gone)).collect();
         if !deleted.is_empty() {
             tx.send(|sql| &sql.delete, args![deleted.clone() => INT8_ARRAY]).await;
             tx.send(|sql| &sql.delete_history, args![deleted => INT8_ARRAY]).await;
@@ -241,6 +332,14 @@ impl Board {
             sent.statements += 1;
         }
         sent.statements += usize::from(send_counts(tx, &std::mem::take(&mut self.counts)).await);
+        let created = std::mem::take(&mut self.created);
+        if !created.is_empty() {
+            tx.send(|sql| &sql.start, start_args(&created)).await;
+            sent.statements += 1;
+        }
+        for workflow in self.workflows.values_mut() {
+            sent.statements += workflow.send(tx).await;
+        }
         sent
     }
 }
@@ -316,6 +415,7 @@ fn ended_args(rows: &[&Row]) -> Args {
         status(rows, |status| small(status.entries)) => INT4_ARRAY,
         each(rows, |row| row.plain) => BOOL_ARRAY,
         each(rows, |row| row.result.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
+        each(rows, |row| row.task.spec.workflow.is_some()) => BOOL_ARRAY,
         signed(rows.len()) => INT8,
     ]);
     values
@@ -334,9 +434,56 @@ fn live_args(rows: &[&Row]) -> Args {
         status(rows, |status| status.rank) => INT8_ARRAY,
         status(rows, |status| small(status.entries)) => INT4_ARRAY,
         each(rows, |row| row.plain) => BOOL_ARRAY,
+        status(rows, |status| status.waits.columns().0) => TEXT_ARRAY,
+        status(rows, |status| status.waits.columns().1.map(i64::from)) => INT8_ARRAY,
+        status(rows, |status| status.waits.columns().2.map(i64::from)) => INT8_ARRAY,
         signed(rows.len()) => INT8,
     ]);
     values
+}
+
+/// A task of a workflow as it begins.
+#[derive(Clone, Debug)]
+struct Begun {
+    task: Task,
+    payload: Json,
+    result: Option<Json>,
+    entry: Entry,
+}
+
+/// What `start` is given.
+fn start_args(begun: &[Begun]) -> Args {
+    fn each<T>(begun: &[Begun], of: impl Fn(&Task) -> T) -> Vec<T> {
+        begun.iter().map(|one| of(&one.task)).collect()
+    }
+    fn lane<T>(begun: &[Begun], of: impl Fn(&Lane) -> T) -> Vec<Option<T>> {
+        each(begun, |task| task.spec.lane.as_ref().map(&of))
+    }
+    let texts = |of: fn(&Begun) -> Option<String>| begun.iter().map(of).collect::<Vec<_>>();
+    args![
+        each(begun, |task| uuid(task.id)) => UUID_ARRAY,
+        each(begun, |task| task.spec.namespace.to_string()) => TEXT_ARRAY,
+        each(begun, |task| task.spec.queue.to_string()) => TEXT_ARRAY,
+        each(begun, |task| task.spec.kind.to_string()) => TEXT_ARRAY,
+        each(begun, |task| task.spec.priority) => INT4_ARRAY,
+        lane(begun, |lane| lane.key().to_owned()) => TEXT_ARRAY,
+        lane(begun, |lane| i64::from(lane.limit())) => INT8_ARRAY,
+        lane(begun, Lane::is_strict) => BOOL_ARRAY,
+        each(begun, |task| task.spec.timeout.map(|timeout| signed(timeout.as_micros()))) => INT8_ARRAY,
+        each(begun, |task| task.spec.max_attempts.map(|most| i64::from(most.get()))) => INT8_ARRAY,
+        each(begun, |task| to_json(&task.spec.retry)) => TEXT_ARRAY,
+        each(begun, |task| moment(task.spec.created_at)) => TIMESTAMPTZ_ARRAY,
+        texts(|one| Some(one.payload.to_string())) => TEXT_ARRAY,
+        each(begun, |task| task.status.state.word()) => TEXT_ARRAY,
+        each(begun, |task| task.status.rank) => INT8_ARRAY,
+        texts(|one| one.entry.actor.clone()) => TEXT_ARRAY,
+        texts(|one| one.entry.note.clone()) => TEXT_ARRAY,
+        each(begun, |task| task.status.waits.columns().0) => TEXT_ARRAY,
+        each(begun, |task| task.status.waits.columns().1.map(i64::from)) => INT8_ARRAY,
+        each(begun, |task| task.status.waits.columns().2.map(i64::from)) => INT8_ARRAY,
+        texts(|one| one.result.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
+        signed(begun.len()) => INT8,
+    ]
 }
 
 fn history_args(entries: &[(i64, &Entry)]) -> Args {

@@ -8,18 +8,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::{debug, info, warn};
 
 use super::connect::Address;
 use super::failure::words;
-use super::tx::{args, run};
+use super::floor::{Floors, Told};
+use super::row;
+use super::sql::{Sql, Statement};
+use super::tx::{Answer, Args, args, run};
 use crate::request::Rings;
 
 /// How often everybody is woken where notifications do not arrive.
 pub(super) const POLL: Duration = Duration::from_secs(1);
+
+/// How often it is asked whether an old snapshot is in the way of claims, while there are any.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How long the first notification may take before it counts as lost.
 const TRIAL: Duration = Duration::from_secs(2);
@@ -42,13 +48,15 @@ pub(super) struct Doorbell {
     news: Notify,
     /// Who rings, so that one does not wake oneself.
     sender: String,
+    sql: Arc<Sql>,
+    floors: Arc<Floors>,
     pub(super) hearing: watch::Sender<Option<Hearing>>,
 }
 
 impl Doorbell {
-    pub(super) fn new(sender: String) -> Self {
+    pub(super) fn new(sender: String, sql: Arc<Sql>, floors: Arc<Floors>) -> Self {
         let (wake, hearing) = (watch::Sender::default(), watch::Sender::new(None));
-        Self { wake, untold: Mutex::default(), news: Notify::new(), sender, hearing }
+        Self { wake, untold: Mutex::default(), news: Notify::new(), sender, sql, floors, hearing }
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Rings> {
@@ -84,6 +92,7 @@ impl Doorbell {
             if let Err(error) = self.listen(&address, tls.clone()).await {
                 debug!(error, "the doorbell is disconnected");
             }
+            self.floors.hear(None);
             // What was rung in between was not heard.
             self.ring_all_here();
             sleep(AGAIN).await;
@@ -112,6 +121,7 @@ impl Doorbell {
                 client.batch_execute(&format!("UNLISTEN {}", address.schema)).await.map_err(said)?;
             }
         }
+        self.look(&client).await?;
         if self.hearing.send_replace(Some(hearing)) != Some(hearing) && hearing == Hearing::Polling {
             warn!(
                 "notifications do not arrive (is there a pooler in transaction mode in between?); looking every {POLL:?} instead"
@@ -119,9 +129,14 @@ impl Doorbell {
         } else {
             info!("listening for notifications");
         }
+        let (mut looks, mut polls) = (interval(LOOK), interval(POLL));
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
+                _ = looks.tick() => if self.floors.is_used() { self.look(&client).await? },
+                _ = polls.tick(), if hearing == Hearing::Polling => self.ring_all_here(),
                 payload = news.recv() => match payload {
                     Some(payload) => self.hear(&payload),
                     None => return Err("the connection was lost".into()),
@@ -129,9 +144,25 @@ impl Doorbell {
                 () = self.news.notified() => {
                     self.tell(&client, &address.schema).await?;
                 }
-                () = sleep(POLL), if hearing == Hearing::Polling => self.ring_all_here(),
             }
         }
+    }
+
+    /// Asks whether an old snapshot is in the way of claims. While one is, the processes tell one another how far these have come.
+    async fn look(&self, client: &Client) -> Result<(), String> {
+        let sql = &self.sql;
+        let oldest = ask(client, &sql.snapshots, args![]).await?;
+        let oldest =
+            oldest.rows.first().and_then(|row| Some((row::get(row, 0).ok()?, row::get(row, 1).ok()?)));
+        if self.floors.hear(oldest) {
+            ask(client, &sql.put_floors, self.floors.tell()).await?;
+            let told = ask(client, &sql.floors, args![]).await?;
+            told.rows.iter().filter_map(|row| Told::read(row).ok()).for_each(|told| self.floors.adopt(told));
+        }
+        if self.floors.is_owing() {
+            self.ring_here(Rings { claimable: 1, ..Rings::default() });
+        }
+        Ok(())
     }
 
     /// Whether a notification from another connection arrives here.
@@ -192,6 +223,17 @@ impl Doorbell {
             self.news.notify_one();
         }
         told
+    }
+}
+
+/// What is only for speed: who may not ask gets no answer.
+async fn ask(client: &Client, statement: &Statement, values: Args) -> Result<Answer, String> {
+    match run(client, &statement.text, values).await {
+        Err(error) if error.as_db_error().is_some() => {
+            debug!(error = words(&error), "claims do without it");
+            Ok(Answer::default())
+        }
+        done => done.map_err(|error| words(&error)),
     }
 }
 

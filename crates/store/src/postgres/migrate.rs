@@ -13,6 +13,7 @@ const MIGRATIONS: &Known = &[
     ("tasks", include_str!("migrations/001_tasks.sql")),
     ("functions", include_str!("migrations/002_functions.sql")),
     ("documents", include_str!("migrations/003_documents.sql")),
+    ("workflows", include_str!("migrations/004_workflows.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

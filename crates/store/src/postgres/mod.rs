@@ -10,6 +10,7 @@ mod connect;
 mod doorbell;
 mod failure;
 mod fleet;
+mod floor;
 mod home;
 mod migrate;
 mod read;
@@ -20,6 +21,9 @@ mod submit;
 mod submit_in;
 mod turn;
 mod tx;
+mod workflow_read;
+mod workflow_row;
+mod workflows;
 mod writer;
 
 use std::fmt;
@@ -31,17 +35,22 @@ use deadpool_postgres::Pool;
 use tokio::sync::{RwLock, watch};
 use uuid::Uuid;
 use windlass_core::{
-    Entity, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Retention, Schedule,
-    TaskId, Term, Timestamp, Worker, WorkerId,
+    By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker,
+    NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow,
+    WorkflowId,
 };
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::request::{
-    Count, Due, Filter, Listing, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
+    Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
     check_batch, check_limit,
 };
 use crate::store::Store;
+use crate::workflow::{
+    Blueprints, Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing,
+    WorkflowRecord,
+};
 
 pub use connect::{Schema, without_password};
 pub use migrate::sql as migrations_sql;
@@ -142,10 +151,12 @@ struct Inner {
     address: Address,
     schema: Schema,
     pool: Pool,
-    sql: sql::Sql,
+    sql: Arc<sql::Sql>,
+    floors: Arc<floor::Floors>,
     clock: clock::PgClock,
     bell: Arc<Doorbell>,
     held: Mutex<turn::Held>,
+    blueprints: Blueprints,
     submits: writer::Line<Vec<NewTask>, Vec<Submitted>>,
     turns: writer::Line<Turn, Turned>,
     /// Whether it is closed. Whoever is at work holds it.
@@ -159,15 +170,19 @@ impl Inner {
         let client = pool.get().await.map_err(|error| address.unreachable(error))?;
         migrate::migrate(&client, &address.schema).await?;
         drop(client);
-        let bell = Arc::new(Doorbell::new(Uuid::new_v4().simple().to_string()));
         let schema = address.schema.clone();
+        let (sql, floors) = (Arc::new(sql::Sql::new(&schema)), Arc::<floor::Floors>::default());
+        let sender = Uuid::new_v4().simple().to_string();
+        let bell = Arc::new(Doorbell::new(sender, sql.clone(), floors.clone()));
         let inner = Arc::new(Self {
-            sql: sql::Sql::new(&schema),
+            sql,
+            floors,
             schema,
             pool,
             clock: clock::PgClock::new(clock, Timestamp::MIN),
             bell: bell.clone(),
             held: Mutex::default(),
+            blueprints: Blueprints::default(),
             submits: writer::Line::default(),
             turns: writer::Line::default(),
             closed: RwLock::new(false),
@@ -361,8 +376,65 @@ impl Store for PostgresStore {
         .await
     }
 
+    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
+        let namespace = namespace.clone();
+        self.run(async move |inner| inner.define(namespace, definition).await).await
+    }
+
+    async fn definition(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        version: Option<&str>,
+    ) -> Result<Option<StoredDefinition>> {
+        let (namespace, name, version) = (namespace.clone(), name.clone(), version.map(str::to_owned));
+        self.run(async move |inner| inner.definition(namespace, name, version).await).await
+    }
+
+    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
+        let (namespace, name) = (namespace.clone(), name.cloned());
+        self.run(async move |inner| inner.definitions(namespace, name).await).await
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        self.run(async move |inner| {
+            workflow.check()?;
+            inner.start(workflow).await
+        })
+        .await
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        self.run(async move |inner| inner.steer(workflow, steering, by).await).await
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
+        self.run(async move |inner| inner.workflow(id).await).await
+    }
+
+    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
+        let (namespace, name, key) = (namespace.clone(), name.clone(), key.to_owned());
+        self.run(async move |inner| inner.find_workflow(namespace, name, key).await).await
+    }
+
+    async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
+        self.run(async move |inner| {
+            page.check()?;
+            inner.workflows(filter, page).await
+        })
+        .await
+    }
+
+    async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
+        self.run(async move |inner| inner.results(tasks).await).await
+    }
+
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        self.run(async move |inner| inner.reconcile(after.as_deref(), limit).await).await
+        self.run(async move |inner| match Look::after(after.as_deref()) {
+            Look::Lanes(after) => inner.reconcile_lanes(after, limit).await,
+            Look::Workflows(after) => inner.reconcile_workflow(after).await,
+        })
+        .await
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
@@ -378,6 +450,10 @@ impl Store for PostgresStore {
                 None => "not connected yet".into(),
             };
             told.push(("wake-up", wake));
+            if let Some(transaction) = inner.floors.hindered_by() {
+                let why = format!("transaction {transaction} has been open for long: claims may come out of order for a moment");
+                told.push(("in the way", why));
+            }
             Ok(told)
         })
         .await

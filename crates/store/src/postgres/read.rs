@@ -13,14 +13,17 @@ use super::failure::Failure;
 use super::row::{self, AFTER_TASK, Foreign, moment, signed, uuid};
 use super::tx::{Answer, Args, Tx, Which, args};
 use crate::error::Result;
-use crate::request::{Count, Cursor, Due, Filter, Listing, Page, Reconciled, Record};
+use crate::request::{Count, Cursor, Due, Filter, Listing, Look, Page, Reconciled, Record};
 
-fn all<T>(answer: &Answer, decode: impl Fn(&tokio_postgres::Row) -> Result<T, Foreign>) -> Result<Vec<T>> {
+pub(super) fn all<T>(
+    answer: &Answer,
+    decode: impl Fn(&tokio_postgres::Row) -> Result<T, Foreign>,
+) -> Result<Vec<T>> {
     let rows: Result<Vec<T>, Foreign> = answer.rows.iter().map(decode).collect();
     rows.map_err(|error| Failure::from(error).error())
 }
 
-fn first<T>(
+pub(super) fn first<T>(
     answer: &Answer,
     decode: impl Fn(&tokio_postgres::Row) -> Result<T, Foreign>,
 ) -> Result<Option<T>> {
@@ -29,7 +32,7 @@ fn first<T>(
 
 impl Inner {
     /// The answer to one question.
-    async fn ask(self: &Arc<Self>, which: Which, values: impl Fn() -> Args) -> Result<Answer> {
+    pub(super) async fn ask(self: &Arc<Self>, which: Which, values: impl Fn() -> Args) -> Result<Answer> {
         Ok(self.read(|| vec![(which, values())]).await?.pop().unwrap_or_default())
     }
 
@@ -51,16 +54,23 @@ impl Inner {
 
     pub(super) async fn due(self: &Arc<Self>, limit: usize) -> Result<Due> {
         let now = self.now().await?;
-        let page = || args![moment(now) => TIMESTAMPTZ, signed(limit) => INT8];
+        let (look, page) = (self.floors.look(), || args![moment(now) => TIMESTAMPTZ, signed(limit) => INT8]);
         let answers = self.read(|| {
+            let mut due = page();
+            due.extend(args![moment(look.from()) => TIMESTAMPTZ]);
+            // None is looked for if nobody has to look at everything.
+            let orphans =
+                args![moment(now) => TIMESTAMPTZ, if look.is_whole() { signed(limit) } else { 0 } => INT8];
             vec![
-                ((|sql| &sql.due) as Which, page()),
-                (|sql| &sql.orphans, page()),
+                ((|sql| &sql.due) as Which, due),
+                (|sql| &sql.orphans, orphans),
                 (|sql| &sql.due_schedules, page()),
                 (|sql| &sql.next_due, args![moment(now) => TIMESTAMPTZ]),
             ]
         });
         let answers = answers.await?;
+        let last = answers[0].rows.last().map(|row| row::time(row, 1)).transpose();
+        let again = self.floors.looked(&look, last.map_err(|error| Failure::from(error).error())?);
         let mut commands = all(&answers[0], |row| Ok(Command::Promote { task: row::id(row, 0)? }))?;
         let expire = |row: &_| Ok(Command::Expire { task: row::id(row, 0)?, lease: row::unsigned(row, 1)? });
         commands.extend(all(&answers[1], expire)?);
@@ -70,7 +80,7 @@ impl Inner {
             Ok((row::optional_time(row, 0)?, row::optional_time(row, 1)?, row::optional_time(row, 2)?))
         };
         let (due, slot, silent_at) = first(&answers[3], moments)?.unwrap_or_default();
-        let next = [due, slot].into_iter().flatten().min();
+        let next = [due, slot, again.map(|again| now.plus(again))].into_iter().flatten().min();
         let next = next.filter(|_| commands.len() < limit && schedules.len() < limit);
         Ok(Due { commands, schedules, next, silent_at, now })
     }
@@ -115,6 +125,9 @@ impl Inner {
 
     /// Looks at tasks in the order of the page, where the wanted ones are, and at [`limits::PAGE_SCAN`] at most.
     pub(super) async fn tasks(self: &Arc<Self>, filter: &Filter, page: Page) -> Result<Listing> {
+        if let Some(workflow) = filter.workflow {
+            return self.steps(workflow, filter, page).await;
+        }
         let (mut found, mut looked_at): (Vec<(i64, Task)>, usize) = (Vec::new(), 0);
         let mut place = page.after.map(|Cursor(after)| signed(after));
         loop {
@@ -291,22 +304,28 @@ impl Inner {
                 tx.send(|sql| &sql.delete, args![seqs.clone() => INT8_ARRAY]).await;
                 tx.send(|sql| &sql.delete_history, args![seqs => INT8_ARRAY]).await;
             }
+            let workflows = tx.prune_workflows(&mut board, retention, limit - pruned, now).await?;
             tx.commit_board(board).await?;
-            Ok(pruned)
+            Ok(pruned + workflows)
         })
         .await
     }
 
-    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are free. The end of a look
-    /// is written `namespace key`: a namespace has no space.
-    pub(super) async fn reconcile(self: &Arc<Self>, after: Option<&str>, limit: usize) -> Result<Reconciled> {
+    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are free. A lane is written
+    /// `namespace key`: a namespace has no space.
+    pub(super) async fn reconcile_lanes(
+        self: &Arc<Self>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Reconciled> {
         let after = after.unwrap_or_default();
         let (namespace, lane) = after.split_once(' ').unwrap_or((after, ""));
         let values = || args![namespace.to_owned() => TEXT, lane.to_owned() => TEXT, signed(limit) => INT8];
         let answer = self.ask(|sql| &sql.parked_lanes, values).await?;
         let lanes: Vec<LaneKey> = all(&answer, |row| Ok((row::get(row, 0)?, row::get(row, 1)?)))?;
         let next = lanes.last().filter(|_| lanes.len() == limit);
-        let next = next.map(|(namespace, lane)| format!("{namespace} {lane}"));
+        let last = next.map(|(namespace, lane)| format!("{namespace} {lane}"));
+        let next = Some(Look::next_lane(last.as_deref()));
         let lanes: std::collections::BTreeSet<LaneKey> = lanes.into_iter().collect();
         let lanes = &lanes;
         let repaired = self
@@ -314,7 +333,8 @@ impl Inner {
                 tx.lock_lanes(lanes).await;
                 let given = tx.fill_lanes(lanes).await?;
                 tx.commit().await?;
-                Ok(given)
+                tx.inner.floors.open(&given);
+                Ok(given.len() as u64)
             })
             .await?;
         self.ring(crate::request::Rings { claimable: repaired, ..Default::default() });

@@ -10,7 +10,7 @@ use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 use windlass_core::{
     Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, Spec, State, Status, Task,
-    TaskId, Template, Timestamp, Worker, WorkerId,
+    TaskId, Template, Timestamp, Waits, Worker, WorkerId, WorkflowId,
 };
 
 use crate::text::{from_json, lines_from_json, names_from_json, progress_from_json};
@@ -22,7 +22,7 @@ pub(super) struct Foreign(pub(super) String);
 type Read<T> = Result<T, Foreign>;
 
 /// Why the value of a column is not what it should be.
-fn foreign(row: &Row, column: usize, why: impl std::fmt::Display) -> Foreign {
+pub(super) fn foreign(row: &Row, column: usize, why: impl std::fmt::Display) -> Foreign {
     let name = row.columns().get(column).map_or("?", |column| column.name());
     Foreign(format!("column {name}: {why}"))
 }
@@ -106,6 +106,7 @@ pub(super) fn task(row: &Row) -> Read<(i64, Task)> {
         max_attempts: max_attempts.and_then(|most| NonZeroU32::new(u32::try_from(most).ok()?)),
         retry: from_json::<RetryPolicy>(get(row, 15)?).map_err(|error| json(15, error))?,
         created_at: time(row, 16)?,
+        workflow: if get(row, 30)? { Some(WorkflowId::of(id(row, 1)?)) } else { None },
     };
     let status = Status {
         state: parse(row, 17)?,
@@ -121,12 +122,20 @@ pub(super) fn task(row: &Row) -> Read<(i64, Task)> {
         slot: get(row, 27)?,
         rank: get(row, 28)?,
         entries: u32::try_from(get::<i32>(row, 29)?).map_err(|error| foreign(row, 29, error))?,
+        waits: waits(row, 31)?,
     };
     Ok((get(row, 0)?, Task { id: id(row, 1)?, spec, status }))
 }
 
+/// What a step waits for, from its three columns, beginning at `column`.
+fn waits(row: &Row, column: usize) -> Read<Waits> {
+    let Some(word) = get::<Option<&str>>(row, column)? else { return Ok(Waits::Nothing) };
+    let number = |column| get::<Option<i64>>(row, column).map(|it| it.and_then(|it| u32::try_from(it).ok()));
+    Waits::stored(word, number(column + 1)?, number(column + 2)?).map_err(|error| foreign(row, column, error))
+}
+
 /// The column after those of [`task`].
-pub(super) const AFTER_TASK: usize = 30;
+pub(super) const AFTER_TASK: usize = 34;
 
 pub(super) fn json(row: &Row, column: usize) -> Read<Option<Json>> {
     Ok(get::<Option<&str>>(row, column)?.map(Json::stored))

@@ -6,35 +6,47 @@ use super::Schema;
 const SPEC: &str = "t.seq, t.id, t.namespace, t.queue, t.kind, t.priority, t.per_hour, t.per_retry, t.key, t.lane, \
     t.lane_limit, t.lane_strict, t.timeout, t.tags::text, t.max_attempts, t.retry::text, t.created_at";
 const LIVE: &str = "l.state, l.attempt, l.lease, l.worker, l.due_at, l.claimed_at, l.started_at, NULL::timestamptz, \
-    l.updated_at, l.error, l.slot, l.rank, l.entries";
+    l.updated_at, l.error, l.slot, l.rank, l.entries, t.is_step, l.waits, l.met, l.others";
 const ENDED: &str = "e.state, e.attempt, e.lease, e.worker, NULL::timestamptz, e.claimed_at, e.started_at, \
-    e.finished_at, e.updated_at, e.error, false, e.rank, e.entries";
+    e.finished_at, e.updated_at, e.error, false, e.rank, e.entries, t.is_step, NULL::text, NULL::bigint, NULL::bigint";
 const ROW: &str = "r.seq, r.id, r.namespace, r.queue, r.kind, r.priority, r.per_hour, r.per_retry, r.key, r.lane, \
     r.lane_limit, r.lane_strict, r.timeout, r.tags::text, r.max_attempts, r.retry::text, r.created_at, r.state, \
     r.attempt, r.lease, r.worker, r.due_at, r.claimed_at, r.started_at, r.finished_at, r.updated_at, r.error, r.slot, \
-    r.rank, r.entries";
+    r.rank, r.entries, r.is_step, r.waits, r.met, r.others";
+/// Columns of `workflows`, in the order that [`super::workflow_row::stored`] reads them.
+pub(super) const WORKFLOW: &str = "w.seq, w.id, w.namespace, w.name, w.version, w.definition, w.key, w.priority, w.parent, w.nesting, w.origin, \
+    w.created_at, w.state, w.paused, w.waiting, w.nested, \
+    w.active, w.timed, w.done, w.skipped, w.cancelled, w.failed, w.owner, \
+    w.owned_until, w.updated_at, w.finished_at, w.entries";
 const SCHEDULE: &str = "namespace, name, cron, zone, template::text, missed, overlap, paused, next_at, last_at, \
     last_task, fired, skipped, error, updated_at";
 
-/// What `end` and `amend` are told about tasks that are over: where their rows are and were, and what is to be in them.
-const SAID_ENDED: &str = "SELECT * FROM unnest( \
-    $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], \
-    $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::bigint[], \
-    $14::integer[], $15::boolean[], $16::text[] \
-    ) AS u ( \
-    at, seq, before, state, attempt, lease, worker, \
-    claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain, result)";
+/// What `end` and `amend` are told about tasks that are over: where their rows are and were, and what is to be in them. Lists that are
+/// unnested here and not by a function in FROM take turns, and are not stored one by one.
+const SAID_ENDED: &str = "SELECT \
+    unnest($1::text[]::tid[]) AS at, unnest($2::bigint[]) AS seq, unnest($3::integer[]) AS before, \
+    unnest($4::text[]) AS state, unnest($5::bigint[]) AS attempt, unnest($6::bigint[]) AS lease, \
+    unnest($7::text[]) AS worker, unnest($8::timestamptz[]) AS claimed_at, \
+    unnest($9::timestamptz[]) AS started_at, unnest($10::timestamptz[]) AS finished_at, \
+    unnest($11::timestamptz[]) AS updated_at, unnest($12::text[]) AS error, \
+    unnest($13::bigint[]) AS rank, unnest($14::integer[]) AS entries, unnest($15::boolean[]) AS plain, \
+    unnest($16::text[]) AS result, unnest($17::boolean[]) AS is_step";
 /// What `update` and `reopen` are told about tasks that are not.
-const SAID_LIVE: &str = "SELECT * FROM unnest( \
-    $1::text[]::tid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], \
-    $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::boolean[], \
-    $14::bigint[], $15::integer[], $16::boolean[] \
-    ) AS u ( \
-    at, seq, before, state, attempt, lease, worker, \
-    due_at, claimed_at, started_at, updated_at, error, slot, rank, entries, plain)";
+const SAID_LIVE: &str = "SELECT \
+    unnest($1::text[]::tid[]) AS at, unnest($2::bigint[]) AS seq, unnest($3::integer[]) AS before, \
+    unnest($4::text[]) AS state, unnest($5::bigint[]) AS attempt, unnest($6::bigint[]) AS lease, \
+    unnest($7::text[]) AS worker, unnest($8::timestamptz[]) AS due_at, \
+    unnest($9::timestamptz[]) AS claimed_at, unnest($10::timestamptz[]) AS started_at, \
+    unnest($11::timestamptz[]) AS updated_at, unnest($12::text[]) AS error, \
+    unnest($13::boolean[]) AS slot, unnest($14::bigint[]) AS rank, unnest($15::integer[]) AS entries, \
+    unnest($16::boolean[]) AS plain, unnest($17::text[]) AS waits, unnest($18::bigint[]) AS met, \
+    unnest($19::bigint[]) AS others";
 
 /// The last moment there is.
 const MAX: &str = "timestamptz '9999-12-31 23:59:59.999999+00'";
+
+/// What every place in the order of claims is behind.
+const LOWEST: &str = "'-9223372036854775808'::bigint";
 
 /// Until when the worker in a row `w` is alive.
 const ALIVE_UNTIL: &str = "least(w.heartbeat_at + w.dead_after * interval '1 microsecond', \
@@ -108,7 +120,7 @@ statements! {
     heartbeat held delete_worker forget_workers workers lock_leader check_leader leader put_leader pause_queue
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
     due_schedules put_schedule delete_schedule due next_due orphans old parked_lanes record history_of all_notes find
-    counts lane_holders task settings;
+    counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled lock_workflows next_open_workflow old_workflows results start steps tell_workflow update_workflow workflow workflow_by_key workflow_history workflow_input workflow_of_step;
 }
 
 /// Fills in what several statements share, and the schema.
@@ -119,9 +131,11 @@ fn prepare(text: &str, schema: &Schema) -> String {
         ("{live}", LIVE),
         ("{ended}", ENDED),
         ("{schedule}", SCHEDULE),
+        ("{workflow}", WORKFLOW),
         ("{said_ended}", SAID_ENDED),
         ("{said_live}", SAID_LIVE),
         ("{max}", MAX),
+        ("{lowest}", LOWEST),
         ("{alive_until}", ALIVE_UNTIL),
         ("{parts}", PARTS),
         ("{salt}", &schema.salt().to_string()),
@@ -131,6 +145,11 @@ fn prepare(text: &str, schema: &Schema) -> String {
         sql = sql.replace(name, value);
     }
     sql
+}
+
+/// The statement for a part of the tasks of a workflow.
+pub(super) fn steps(which: &str, schema: &Schema) -> String {
+    prepare(&format!("SELECT r.* FROM windlass.task_rows r WHERE {which}"), schema)
 }
 
 /// The statement for one step of a listing, whose places in the order of submission come from `source`.

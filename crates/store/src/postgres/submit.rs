@@ -7,6 +7,7 @@ use windlass_core::{Entry, Json, Lane, Name, NewTask, OnConflict, Rejected, Task
 
 use super::board::{Board, LaneKey, lane_of};
 use super::failure::Failure;
+use super::floor::Opened;
 use super::row::{self, moment, signed, uuid};
 use super::tx::{Args, Tx, args};
 use crate::error::Result;
@@ -78,14 +79,7 @@ impl Tx {
             return;
         }
         self.send(|sql| &sql.submit, new_args(begun)).await;
-        for (task, ..) in begun {
-            board.count(&task.spec, task.status.state, 1);
-            board.rings.claimable += u64::from(task.is_claimable());
-            board.rings.timed += u64::from(task.status.due_at.is_some());
-            if task.is_parked() {
-                board.lanes.extend(lane_of(&task.spec));
-            }
-        }
+        begun.iter().for_each(|(task, ..)| board.begin(task));
     }
 
     /// Takes the locks of lanes, before anything in them is looked at.
@@ -95,16 +89,20 @@ impl Tx {
         }
     }
 
-    /// Gives free slots of lanes to those who wait, until none is left to give or nobody to give it to. Says how many.
-    pub(super) async fn fill_lanes(&mut self, lanes: &BTreeSet<LaneKey>) -> Result<u64, Failure> {
-        let mut given = 0;
+    /// Gives free slots of lanes to those who wait, until none is left to give or nobody to give it to. Says to whom.
+    pub(super) async fn fill_lanes(&mut self, lanes: &BTreeSet<LaneKey>) -> Result<Vec<Opened>, Failure> {
+        // Most have them already. Whoever comes into a lane without knowing it beforehand takes them now, which is soon enough: what others
+        // have done until then is seen, and they will see this.
+        self.lock_lanes(lanes).await;
+        let mut given = Vec::new();
         while !lanes.is_empty() {
             let mut values = lane_args(lanes);
             values.extend(args![signed(LINE) => INT8]);
             let answer = self.ask(|sql| &sql.fill, values).await?;
-            let more: i64 = row::get(&answer.rows[0], 0)?;
-            given += u64::try_from(more).unwrap_or(0);
-            if more < signed(LINE) {
+            for row in &answer.rows {
+                given.push(Opened::read(row)?);
+            }
+            if answer.rows.len() < LINE {
                 break;
             }
         }

@@ -1,15 +1,19 @@
 //! A worker's or leader's turn: carrying out commands, then claiming.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use windlass_core::{
-    Before, Changes, Command, Name, Rejected, Scope, Task, TaskId, Timestamp, WorkerId, transition,
+    Before, Changes, Command, Name, Rejected, Scope, Task, TaskId, Timestamp, WorkerId, WorkflowId,
+    transition,
 };
 
 use super::Inner;
 use super::board::{Board, Row, Sent, lane_of};
 use super::failure::Failure;
+use super::floor::Began;
 use super::row::{self, AFTER_TASK, signed, uuid};
 use super::tx::{Answer, Tx, args};
 use crate::error::Result;
@@ -32,15 +36,29 @@ impl Inner {
     /// trip; if not, after a look at them.
     pub(super) async fn turns(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
         if let Some(believed) = self.believed(turns) {
-            let done =
-                self.try_transaction(&async |tx: &mut Tx| tx.turn_believed(turns, &believed).await).await;
+            let believed = Cell::new(Some(believed));
+            let once = async |tx: &mut Tx| {
+                let believed = believed.take().ok_or(Failure::Moved)?;
+                tx.turn_believed(turns, believed).await
+            };
+            let done = self.try_transaction(&once).await;
+            if done.is_err() {
+                self.floors.forget(turns);
+            }
             match done {
                 Ok(done) => return Ok(done),
                 Err(Failure::Moved | Failure::Again(_)) => self.forget(turns),
                 Err(Failure::Final(error)) => return Err(error),
             }
         }
-        self.transaction(async |tx: &mut Tx| tx.turn_known(turns).await).await
+        let known = async |tx: &mut Tx| {
+            let done = tx.turn_known(turns).await;
+            if done.is_err() {
+                tx.inner.floors.forget(turns);
+            }
+            done
+        };
+        self.transaction(known).await
     }
 
     /// The tasks that commands are about, if all of them are held by workers of this process and nothing else has to be looked at.
@@ -49,7 +67,7 @@ impl Inner {
             return None;
         }
         let now = self.clock.now();
-        let held = self.held();
+        let mut held = self.held();
         let mut board = Board::default();
         let mut receipts = Vec::with_capacity(turns.len());
         for turn in turns {
@@ -63,10 +81,12 @@ impl Inner {
                     return None;
                 }
                 if board.get(id).is_none() {
-                    board.put(held.get(&id)?.clone());
+                    // Whatever becomes of it, it will not be as it was.
+                    board.put(held.remove(&id)?);
                 }
                 let row = board.get(id)?;
-                if row.task.spec.lane.is_some() {
+                let is_step = row.task.spec.workflow.is_some();
+                if row.task.spec.lane.is_some() || is_step && !matches!(command, Command::Start { .. }) {
                     return None;
                 }
                 let changes = transition(&Before::of(&row.task), command, now).ok()?;
@@ -111,22 +131,19 @@ impl Inner {
 }
 
 /// What is to be written, and what is then to be answered, if all is as it is believed to be.
-#[derive(Clone)]
 struct Believed {
     board: Board,
     receipts: Vec<Receipts>,
 }
 
 impl Tx {
-    async fn turn_believed(&mut self, turns: &[Turn], believed: &Believed) -> Result<Answered, Failure> {
-        let Believed { mut board, receipts } = believed.clone();
+    async fn turn_believed(&mut self, turns: &[Turn], believed: Believed) -> Result<Answered, Failure> {
+        let Believed { mut board, receipts } = believed;
         let sent = board.send(self).await;
-        for turn in turns {
-            self.send_claim(turn.claim.as_ref()).await;
-        }
+        let began = self.send_claims(turns).await;
         let mut answers = self.commit().await?.into_iter();
         let written: Vec<Answer> = answers.by_ref().take(sent.statements).collect();
-        self.answered(turns, receipts, &board, &places(&sent, &written)?, answers)
+        self.answered(turns, &began, receipts, &board, &places(&sent, &written)?, answers)
     }
 
     async fn turn_known(&mut self, turns: &[Turn]) -> Result<Answered, Failure> {
@@ -134,7 +151,13 @@ impl Tx {
             self.check_term(term).await?;
         }
         let commands: Vec<&Command> = turns.iter().flat_map(|turn| &turn.commands).collect();
-        let (mut board, unreadable) = self.load(&commands).await?;
+        let mut board = Board::default();
+        // Lone tasks have no workflow; there is nothing at the id that one would have.
+        let workflows: BTreeSet<WorkflowId> =
+            commands.iter().map(|command| WorkflowId::of(command.task())).collect();
+        self.lock_workflows(&mut board, &workflows.into_iter().collect::<Vec<_>>()).await?;
+        let ids = commands.iter().map(|command| command.task()).collect();
+        let unreadable = self.load(&mut board, ids).await?;
         // Only now, for the locks may have been waited for.
         let now = self.now().await?;
         let around = self.look_around(&commands, &mut board).await?;
@@ -153,20 +176,19 @@ impl Tx {
             }
             receipts.push(told);
         }
+        self.follow_up(&mut board, now).await?;
         let lanes = std::mem::take(&mut board.lanes);
         let sent = board.send(self).await;
         let written = self.answers().await?;
-        board.rings.claimable += self.fill_lanes(&lanes).await?;
-        for turn in turns {
-            self.send_claim(turn.claim.as_ref()).await;
-        }
+        board.open(self.fill_lanes(&lanes).await?);
+        let began = self.send_claims(turns).await;
         let answers = self.commit().await?.into_iter();
         let places = if lanes.is_empty() { places(&sent, &written)? } else { HashMap::new() };
-        self.answered(turns, receipts, &board, &places, answers)
+        self.answered(turns, &began, receipts, &board, &places, answers)
     }
 
     /// What time it is.
-    async fn now(&mut self) -> Result<Timestamp, Failure> {
+    pub(super) async fn now(&mut self) -> Result<Timestamp, Failure> {
         let answer = self.ask(|sql| &sql.now, args![self.inner.clock.given() => TIMESTAMPTZ]).await?;
         let now = row::time(&answer.rows[0], 0)?;
         self.inner.clock.hear(now);
@@ -175,11 +197,14 @@ impl Tx {
 
     /// Locks and loads the tasks that commands are about, those of lanes after the locks of these. A row that cannot be read holds
     /// up only what is about it.
-    async fn load(&mut self, commands: &[&Command]) -> Result<(Board, HashMap<TaskId, Rejected>), Failure> {
-        let (mut board, mut unreadable) = (Board::default(), HashMap::new());
-        let mut missing: BTreeSet<TaskId> = commands.iter().map(|command| command.task()).collect();
+    async fn load(
+        &mut self,
+        board: &mut Board,
+        mut missing: BTreeSet<TaskId>,
+    ) -> Result<HashMap<TaskId, Rejected>, Failure> {
+        let mut unreadable = HashMap::new();
         if missing.is_empty() {
-            return Ok((board, unreadable));
+            return Ok(unreadable);
         }
         let ids = |missing: &BTreeSet<TaskId>| args![missing.iter().map(|id| uuid(*id)).collect::<Vec<_>>() => UUID_ARRAY];
         self.send(|sql| &sql.lock_lanes_of, ids(&missing)).await;
@@ -197,14 +222,39 @@ impl Tx {
                     }
                 }
                 if missing.is_empty() {
-                    return Ok((board, unreadable));
+                    return Ok(unreadable);
                 }
             }
             let exists = self.ask(|sql| &sql.exists, ids(&missing)).await?;
             if !row::get::<bool>(&exists.rows[0], 0)? {
-                return Ok((board, unreadable));
+                return Ok(unreadable);
             }
         }
+    }
+
+    /// Locks and loads more tasks, unless they are on the board already.
+    pub(super) async fn load_tasks(&mut self, board: &mut Board, ids: Vec<TaskId>) -> Result<(), Failure> {
+        let missing = ids.into_iter().filter(|id| board.get(*id).is_none()).collect();
+        match self.load(board, missing).await?.into_values().next() {
+            Some(unreadable) => Err(unreadable.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Locks and loads those tasks of a workflow, or of a part of it, that are not over.
+    pub(super) async fn load_between(
+        &mut self,
+        board: &mut Board,
+        range: &RangeInclusive<TaskId>,
+    ) -> Result<(), Failure> {
+        let values = args![uuid(*range.start()) => UUID, uuid(*range.end()) => UUID];
+        for row in self.ask(|sql| &sql.load_unsettled, values).await?.rows {
+            let (seq, task) = row::task(&row)?;
+            if board.get(task.id).is_none() {
+                board.put(found(&row, seq, task)?);
+            }
+        }
+        Ok(())
     }
 
     /// Loads what commands look at beside their tasks.
@@ -253,24 +303,34 @@ impl Tx {
     }
 
     /// Writes what was decided so far and gives slots, because the next command depends on who gets them.
-    async fn settle(&mut self, board: &mut Board) -> Result<(), Failure> {
+    pub(super) async fn settle(&mut self, board: &mut Board) -> Result<(), Failure> {
+        self.clear(board).await?;
+        let known = board.rows().map(|row| row.task.id).chain(board.unborn()).collect();
         let lanes = std::mem::take(&mut board.lanes);
         board.send(self).await;
         self.answers().await?;
-        board.rings.claimable += self.fill_lanes(&lanes).await?;
-        let ids: Vec<TaskId> = board.rows().map(|row| row.task.id).collect();
-        let commands: Vec<Command> = ids.iter().map(|task| Command::Promote { task: *task }).collect();
-        let (fresh, _) = self.load(&commands.iter().collect::<Vec<_>>()).await?;
+        board.open(self.fill_lanes(&lanes).await?);
+        let mut fresh = Board::default();
+        self.load(&mut fresh, known).await?;
         board.replace(fresh);
         Ok(())
     }
 
-    async fn send_claim(&mut self, claim: Option<&Claim>) {
-        let Some(claim) = claim else { return };
+    /// Sends the claims of turns. Says where each begins.
+    async fn send_claims(&mut self, turns: &[Turn]) -> Vec<Began> {
+        let mut began = Vec::with_capacity(turns.len());
+        for claim in turns.iter().filter_map(|turn| turn.claim.as_ref()) {
+            began.push(self.send_claim(claim).await);
+        }
+        began
+    }
+
+    async fn send_claim(&mut self, claim: &Claim) -> Began {
+        let began = self.inner.floors.begin(claim);
         let (worker, now) = (claim.worker.as_str().to_owned(), self.inner.clock.given());
         self.send(|sql| &sql.alive, args![worker.clone() => TEXT, now => TIMESTAMPTZ]).await;
         let names = |names: &[Name]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let values = args![
+        let mut values = args![
             worker => TEXT,
             claim.namespace.to_string() => TEXT,
             names(&claim.queues) => TEXT_ARRAY,
@@ -278,20 +338,25 @@ impl Tx {
             signed(claim.limit) => INT8,
             now => TIMESTAMPTZ,
         ];
+        values.extend(began.args());
         let one = claim.queues.len() == 1 && claim.kinds.len() == 1;
         self.send(if one { |sql| &sql.claim_one } else { |sql| &sql.claim }, values).await;
+        began
     }
 
     /// What the turns are answered, now that all of it is durable.
     fn answered(
         &self,
         turns: &[Turn],
+        began: &[Began],
         receipts: Vec<Receipts>,
         board: &Board,
         places: &HashMap<i64, String>,
         mut answers: impl Iterator<Item = Answer>,
     ) -> Result<Answered, Failure> {
+        self.inner.floors.open(&board.opened);
         let (mut turned, mut taken) = (Vec::with_capacity(turns.len()), Vec::new());
+        let mut began = began.iter();
         for (turn, receipts) in turns.iter().zip(receipts) {
             let Some(claim) = &turn.claim else {
                 turned.push(Turned { receipts, claimed: Ok(Vec::new()) });
@@ -300,11 +365,15 @@ impl Tx {
             let (alive, claimed) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
             let alive = alive.rows.first().ok_or(Failure::Moved)?;
             self.inner.clock.hear(row::time(alive, 0)?);
+            let before = taken.len();
             let claimed = if row::get(alive, 1)? {
                 Ok(self.claimed(&claimed, &mut taken))
             } else {
                 Err(Rejected::InvalidWorker { worker: claim.worker.clone() })
             };
+            if let Some(began) = began.next() {
+                self.inner.floors.end(claim, began, &taken[before..]);
+            }
             turned.push(Turned { receipts, claimed });
         }
         self.inner.remember(board, places, &taken);
@@ -377,28 +446,27 @@ fn decide(
     let paused = around.paused.contains(&(task.spec.namespace.clone(), task.spec.queue.clone()));
     let holder = task.status.worker.as_ref();
     let alive_until = holder.and_then(|holder| around.alive_until.get(holder)).copied();
-    let changes = transition(&Before { task, paused, notes, alive_until }, command, now)?;
+    let workflow = task.spec.workflow.and_then(|id| board.workflows.get(&id));
+    let workflow = workflow.map(|locked| &locked.stored.workflow);
+    let changes = transition(&Before { task, paused, notes, alive_until, workflow }, command, now)?;
     Ok((receipt(task, &changes), changes))
 }
 
 /// Carries out one command on the board. A refusal changes nothing and hinders nobody.
 fn apply(board: &mut Board, command: &Command, around: &Around, now: Timestamp) -> Result<Receipt, Rejected> {
     let (receipt, changes) = decide(board, command, around, now)?;
-    if let Some(notes) = changes.notes {
-        board.tell(command.task(), notes);
-    }
-    for change in changes.tasks {
-        board.change(change, command.is_by_holder());
-    }
-    for id in changes.deleted {
-        board.delete(id);
+    if let Some(task) = board.get(command.task()).map(|row| row.task.clone()) {
+        board.apply(&task, changes, command.is_by_holder());
     }
     Ok(receipt)
 }
 
-/// Whether a command depends on who is given the slots that those before it have freed. Those who only leave a lane do not.
+/// Whether a command depends on who is given the slots that those before it have freed, or is about a task that they have made. Those who only
+/// leave a lane do not.
 fn board_must_settle(board: &Board, command: &Command, around: &Around, now: Timestamp) -> bool {
-    let Some(row) = board.get(command.task()) else { return false };
+    let Some(row) = board.get(command.task()) else {
+        return board.unborn().any(|id| id == command.task());
+    };
     let Some(lane) = lane_of(&row.task.spec) else { return false };
     if !board.lanes.contains(&lane) {
         return false;

@@ -243,7 +243,14 @@ impl Inner {
         // Nobody else has it: what was sent is answered or dropped.
         let object = Arc::into_inner(client);
         match done {
-            Ok(Ok(done)) => Ok(done),
+            Ok(Ok(done)) if was_committing => Ok(done),
+            Ok(Ok(done)) => {
+                // There was nothing to write after all.
+                if let Some(object) = object {
+                    clean(object).await;
+                }
+                Ok(done)
+            }
             Ok(Err(failure)) => {
                 if let Some(object) = object {
                     clean(object).await;

@@ -179,9 +179,10 @@ impl Tx {
         board.send(self).await;
         if !lanes.is_empty() {
             self.answers().await?;
-            board.rings.claimable += self.fill_lanes(&lanes).await?;
+            board.open(self.fill_lanes(&lanes).await?);
         }
         self.commit().await?;
+        self.inner.floors.open(&board.opened);
         Ok(board.rings)
     }
 }

@@ -25,6 +25,7 @@ const MIGRATIONS: &Known = &[
     ("tasks", include_str!("migrations/001_tasks.sql")),
     ("documents", include_str!("migrations/002_documents.sql")),
     ("notes_and_schedules", include_str!("migrations/003_notes_and_schedules.sql")),
+    ("workflows", include_str!("migrations/004_workflows.sql")),
 ];
 
 /// The connection that writes.

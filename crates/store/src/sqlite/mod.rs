@@ -14,6 +14,9 @@ mod slots;
 mod submit;
 mod turn;
 mod tx;
+mod workflow_read;
+mod workflow_row;
+mod workflows;
 mod writer;
 
 use std::fmt;
@@ -24,17 +27,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Entity, Facts, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Retention, Schedule,
-    TaskId, Term, Worker, WorkerId,
+    By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker,
+    NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Worker, WorkerId, Workflow, WorkflowId,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::request::{
-    Count, Due, Filter, Listing, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
+    Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
     check_batch, check_limit,
 };
 use crate::store::Store;
+use crate::workflow::{
+    Blueprints, Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing,
+    WorkflowRecord,
+};
 
 pub use migrate::migrations;
 
@@ -148,9 +155,12 @@ impl Options {
             migrate::limit(&connection, bytes)?;
         }
         let wake = watch::Sender::default();
-        let writer = writer::Writer::start(connection, self.clock.clone(), wake.clone(), self.probe)?;
+        let blueprints = Arc::<Blueprints>::default();
+        let (clock, probe) = (self.clock.clone(), self.probe);
+        let writer = writer::Writer::start(connection, clock, wake.clone(), blueprints.clone(), probe)?;
         let readers = read::Readers::new(path.clone(), self.readers);
-        Ok(SqliteStore { path, durability: self.durability, clock: self.clock, writer, readers, wake })
+        let (durability, clock) = (self.durability, self.clock);
+        Ok(SqliteStore { path, durability, clock, writer, readers, blueprints, wake })
     }
 }
 
@@ -161,6 +171,7 @@ pub struct SqliteStore {
     clock: Arc<dyn Clock>,
     writer: writer::Writer,
     readers: read::Readers,
+    blueprints: Arc<Blueprints>,
     wake: watch::Sender<Rings>,
 }
 
@@ -310,8 +321,65 @@ impl Store for SqliteStore {
         self.writer.run(touched, move |tx| checked.and_then(|()| tx.fire(&firing, term))).await
     }
 
+    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
+        let namespace = namespace.clone();
+        self.writer.run(1, move |tx| tx.define(&namespace, definition)).await
+    }
+
+    async fn definition(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        version: Option<&str>,
+    ) -> Result<Option<StoredDefinition>> {
+        let (namespace, name, version) = (namespace.clone(), name.clone(), version.map(str::to_owned));
+        let blueprints = self.blueprints.clone();
+        self.readers
+            .run(move |snapshot| snapshot.definition(&blueprints, namespace, &name, version.as_deref()))
+            .await
+    }
+
+    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
+        let (namespace, name) = (namespace.clone(), name.cloned());
+        self.readers.run(move |snapshot| snapshot.definitions(&namespace, name.as_ref())).await
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        let checked = workflow.check();
+        self.writer.run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.start(workflow))).await
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        self.writer.run(1, move |tx| tx.steer(workflow, &steering, &by)).await
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
+        let blueprints = self.blueprints.clone();
+        self.readers.run(move |snapshot| snapshot.workflow(&blueprints, id)).await
+    }
+
+    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
+        let (namespace, name, key) = (namespace.clone(), name.clone(), key.to_owned());
+        self.readers.run(move |snapshot| snapshot.find_workflow(&namespace, &name, &key)).await
+    }
+
+    async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
+        self.readers.check_open()?;
+        page.check()?;
+        self.readers.run(move |snapshot| snapshot.workflows(&filter, page)).await
+    }
+
+    async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
+        self.readers.run(move |snapshot| snapshot.results(&tasks)).await
+    }
+
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        self.writer.run(limit, move |tx| tx.reconcile(after.as_deref(), limit)).await
+        self.writer
+            .run(limit, move |tx| match Look::after(after.as_deref()) {
+                Look::Lanes(after) => tx.reconcile_lanes(after, limit),
+                Look::Workflows(after) => tx.reconcile_workflow(after),
+            })
+            .await
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {

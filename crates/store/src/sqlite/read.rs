@@ -88,11 +88,11 @@ impl Source {
 pub(super) struct Snapshot<'c>(&'c Connection);
 
 impl Snapshot<'_> {
-    fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
+    pub(super) fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
         self.0.prepare_cached(sql)
     }
 
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         values: impl Params,
@@ -101,7 +101,7 @@ impl Snapshot<'_> {
         self.statement(sql)?.query_row(values, decode).optional()
     }
 
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         values: impl Params,
@@ -133,6 +133,9 @@ impl Snapshot<'_> {
 
     /// A page: what the filter wants, merged from the narrowest indexes that hold the wanted states.
     pub(super) fn tasks(&self, filter: &Filter, page: Page) -> rusqlite::Result<Listing> {
+        if let Some(workflow) = filter.workflow {
+            return self.steps(workflow, filter, page);
+        }
         // Places count up in the order of the page, whichever that is.
         let place = |seq: i64| if page.oldest_first { seq } else { -seq };
         let (mut found, mut horizon) = (Vec::new(), None);

@@ -9,7 +9,7 @@ use rusqlite::{Row, Statement, params};
 use serde::de::DeserializeOwned;
 use windlass_core::{
     Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, Spec, State, Status, Task,
-    TaskId, Template, Timestamp, Worker, WorkerId,
+    TaskId, Template, Timestamp, Waits, Worker, WorkerId, WorkflowId,
 };
 
 use crate::text::{
@@ -18,11 +18,14 @@ use crate::text::{
 };
 
 /// A value that this version did not write: a newer one did, or a hand.
-fn foreign(column: usize, what: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+pub(super) fn foreign(
+    column: usize,
+    what: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(what))
 }
 
-fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|error| foreign(column, error))
 }
 
@@ -42,7 +45,7 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
     Ok(Timestamp::from_micros(row.get(column)?))
 }
 
-fn optional_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+pub(super) fn optional_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
 }
 
@@ -65,7 +68,7 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<TaskId> {
 }
 
 /// What is stored as a word, or in words.
-fn parse<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+pub(super) fn parse<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
 where
     T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
 {
@@ -86,6 +89,7 @@ fn names(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Name>> {
 
 /// A row of the view `task_rows`: its place in the order of submission, and the task.
 pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<(i64, Task)> {
+    let task = id(row, 1)?;
     let spec = Spec {
         namespace: name(row, 2)?,
         queue: name(row, 3)?,
@@ -99,6 +103,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<(i64, Task)> {
         max_attempts: row.get::<_, Option<u32>>(14)?.and_then(NonZeroU32::new),
         retry: json::<RetryPolicy>(row, 15)?,
         created_at: time(row, 16)?,
+        workflow: if row.get(30)? { Some(WorkflowId::of(task)) } else { None },
     };
     let status = Status {
         state: state(row, 17)?,
@@ -114,8 +119,16 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<(i64, Task)> {
         slot: row.get(27)?,
         rank: row.get(28)?,
         entries: row.get(29)?,
+        waits: waits(row, 31)?,
     };
-    Ok((row.get(0)?, Task { id: id(row, 1)?, spec, status }))
+    Ok((row.get(0)?, Task { id: task, spec, status }))
+}
+
+/// What a step waits for, from its three columns, beginning at `column`.
+fn waits(row: &Row<'_>, column: usize) -> rusqlite::Result<Waits> {
+    let Some(word) = row.get_ref(column)?.as_str_or_null()? else { return Ok(Waits::Nothing) };
+    let numbers = (row.get::<_, Option<u32>>(column + 1)?, row.get::<_, Option<u32>>(column + 2)?);
+    Waits::stored(word, numbers.0, numbers.1).map_err(|error| foreign(column, error))
 }
 
 /// A lane from its three columns, beginning at `column`.
@@ -124,9 +137,15 @@ pub(super) fn lane(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Lane
     Ok(Some(Lane::stored(key, row.get(column + 1)?, row.get(column + 2)?)))
 }
 
-pub(super) fn insert_task(statement: &mut Statement<'_>, seq: i64, task: &Task) -> rusqlite::Result<usize> {
+pub(super) fn insert_task(
+    statement: &mut Statement<'_>,
+    seq: i64,
+    task: &Task,
+    result: Option<&str>,
+) -> rusqlite::Result<usize> {
     let Task { id, spec, status } = task;
     let lane = spec.lane.as_ref();
+    let (waits, met, others) = status.waits.columns();
     statement.execute(params![
         seq,
         id.as_bytes(),
@@ -153,7 +172,19 @@ pub(super) fn insert_task(statement: &mut Statement<'_>, seq: i64, task: &Task) 
         status.slot,
         status.rank,
         status.entries,
+        status.finished_at.map(Timestamp::as_micros),
+        spec.workflow.is_some(),
+        waits,
+        met,
+        others,
+        result,
     ])
+}
+
+/// A step goes on waiting, for something else or with other numbers.
+pub(super) fn set_waits(statement: &mut Statement<'_>, seq: i64, waits: Waits) -> rusqlite::Result<usize> {
+    let (word, met, others) = waits.columns();
+    statement.execute(params![seq, word, met, others])
 }
 
 pub(super) fn update_status(
@@ -162,6 +193,7 @@ pub(super) fn update_status(
     status: &Status,
     result: Option<&str>,
 ) -> rusqlite::Result<usize> {
+    let (waits, met, others) = status.waits.columns();
     statement.execute(params![
         seq,
         status.state.word(),
@@ -177,6 +209,9 @@ pub(super) fn update_status(
         status.slot,
         status.rank,
         status.entries,
+        waits,
+        met,
+        others,
         result,
     ])
 }
@@ -208,11 +243,13 @@ impl Width {
             slot,
             rank,
             entries: _,
+            waits,
         } = before;
         let claim = (attempt, lease, worker, claimed_at)
             == (&after.attempt, &after.lease, &after.worker, &after.claimed_at);
         let end = (started_at, finished_at) == (&after.started_at, &after.finished_at);
-        let rest = (due_at, error, slot, rank) == (&after.due_at, &after.error, &after.slot, &after.rank);
+        let rest = (due_at, error, slot, rank, waits)
+            == (&after.due_at, &after.error, &after.slot, &after.rank, &after.waits);
         match (claim, end, rest) {
             (_, true, true) => Self::Claim,
             (true, false, true) => Self::End,

@@ -6,7 +6,7 @@ use windlass_core::Spec;
 use super::row;
 use super::tx::Tx;
 use crate::error::Result;
-use crate::request::Reconciled;
+use crate::request::{Look, Reconciled};
 
 impl Tx<'_, '_> {
     /// Gives free slots of a task's lane to parked tasks.
@@ -38,9 +38,9 @@ impl Tx<'_, '_> {
         }
     }
 
-    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are free. The end of a look
-    /// is written `namespace key`: a namespace has no space.
-    pub(super) fn reconcile(&mut self, after: Option<&str>, limit: usize) -> Result<Reconciled> {
+    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are free. A lane is written
+    /// `namespace key`: a namespace has no space.
+    pub(super) fn reconcile_lanes(&mut self, after: Option<&str>, limit: usize) -> Result<Reconciled> {
         let after = after.unwrap_or_default();
         let (namespace, lane) = after.split_once(' ').unwrap_or((after, ""));
         let mut place = (namespace.to_owned(), lane.to_owned());
@@ -49,13 +49,13 @@ impl Tx<'_, '_> {
             let decode = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
             let values = [&*place.0, &*place.1];
             let Some(next) = self.read(|sql| &mut sql.next_parked_lane, values, decode)? else {
-                return Ok(Reconciled { repaired, next: None });
+                return Ok(Reconciled { repaired, next: Some(Look::next_lane(None)) });
             };
             place = next;
             repaired += self.fill_lane(&place.0, &place.1)?;
             looked_at += 1;
         }
-        let next = (looked_at > 0).then(|| format!("{} {}", place.0, place.1));
-        Ok(Reconciled { repaired, next })
+        let last = (looked_at > 0).then(|| format!("{} {}", place.0, place.1));
+        Ok(Reconciled { repaired, next: Some(Look::next_lane(last.as_deref())) })
     }
 }

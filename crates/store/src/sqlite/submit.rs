@@ -39,7 +39,7 @@ impl Tx<'_, '_> {
         }
         let seq = self.next_seq()?;
         let (task, payload, entry) = new.admit(self.now);
-        if !self.insert(seq, &task, payload.as_str(), &entry)? {
+        if !self.insert(seq, &task, Some(&payload), None, &entry)? {
             return Ok(Err(Rejected::IdConflict { task: task.id }));
         }
         Ok(Ok(Submitted { id: task.id, state: task.status.state, created: true }))

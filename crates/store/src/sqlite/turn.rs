@@ -16,6 +16,7 @@ impl Tx<'_, '_> {
     pub(super) fn turn(&mut self, turn: Turn) -> Result<Turned> {
         self.check_term(turn.term)?;
         let receipts = turn.commands.iter().map(|command| self.apply(command)).collect::<Result<_>>()?;
+        self.follow_up()?;
         let claimed = match turn.claim {
             Some(claim) => match self.check_worker(&claim.worker)? {
                 Ok(()) => Ok(self.claim(&claim)?),
@@ -66,6 +67,11 @@ impl Tx<'_, '_> {
                 }
             }
         }
+        let workflow;
+        if let Some(id) = task.spec.workflow.filter(|_| command.concerns_workflow()) {
+            workflow = self.workflow(id)?;
+            before.workflow = workflow.as_ref().map(|stored| &stored.workflow);
+        }
         let changes = match transition(&before, command, self.now) {
             Ok(changes) => changes,
             Err(rejected) => return Ok(Err(rejected)),
@@ -94,7 +100,14 @@ impl Tx<'_, '_> {
         }
     }
 
-    fn write_changes(&mut self, seq: i64, task: &Task, changes: &Changes, by_holder: bool) -> Result<()> {
+    pub(super) fn write_changes(
+        &mut self,
+        seq: i64,
+        task: &Task,
+        changes: &Changes,
+        by_holder: bool,
+    ) -> Result<()> {
+        self.touched.note(task, changes);
         if let Some(notes) = &changes.notes {
             self.write_with(|sql| &mut sql.put_notes, |statement| row::put_notes(statement, seq, notes))?;
         }
@@ -103,6 +116,16 @@ impl Tx<'_, '_> {
         }
         if !changes.deleted.is_empty() {
             self.delete(seq, task)?;
+        }
+        if let Some(range) = &changes.cleared {
+            for (seq, item) in self.steps(range.clone(), false)? {
+                self.touched.note_gone(&item);
+                self.delete(seq, &item)?;
+            }
+        }
+        for (task, payload, entry) in &changes.created {
+            let seq = self.next_seq()?;
+            self.insert(seq, task, Some(payload), None, entry)?;
         }
         Ok(())
     }

@@ -5,14 +5,15 @@ use std::rc::Rc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
 use windlass_core::{
-    Entry, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp, WorkerId,
-    limits,
+    Entry, Json, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp,
+    WorkerId, limits,
 };
 
 use super::failure::{failure, is_unreadable};
 use super::row::{self, Width};
 use crate::error::Result;
 use crate::request::Rings;
+use crate::workflow::{Blueprints, Touched};
 
 /// Where a test may look, or fail, around every write: the statement's name, and whether it is about to run.
 pub(super) type Probe = std::sync::Arc<dyn Fn(&'static str, bool) + Send + Sync>;
@@ -46,11 +47,14 @@ macro_rules! statements {
 }
 
 statements! {
-    read: task_by_id task_by_key payload claimable lane_head lane_taken next_parked_lane last_sequence is_paused
+    read: workflow_by_id workflow_by_key workflow_of_step next_open_workflow expired_workflows definition_by_version newest_definition
+        same_definition definition_versions definition_content steps_between unsettled_between count_steps result_by_id
+        task_by_id task_by_key payload claimable lane_head lane_taken next_parked_lane last_sequence is_paused
         has_entity holder leader expired attempt_notes last_details schedule count_schedules;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_notes put_worker heartbeat delete_worker forget_workers put_leader pause_queue resume_queue put_entity delete_entity
-        put_schedule delete_schedule;
+        put_schedule delete_schedule set_waits delete_steps put_workflow insert_input insert_workflow_history delete_workflow
+        insert_definition delete_definition;
 }
 
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
@@ -67,11 +71,18 @@ pub(super) struct Ledger {
 
 /// What tasks are counted by.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Sort {
-    namespace: Name,
-    queue: Name,
-    kind: Name,
-    state: State,
+pub(super) struct Sort {
+    pub(super) namespace: Name,
+    pub(super) queue: Name,
+    pub(super) kind: Name,
+    pub(super) state: State,
+}
+
+impl Ledger {
+    /// Takes note of changed numbers.
+    pub(super) fn count_all(&mut self, counts: Vec<(Sort, i64)>) {
+        self.counts.extend(counts);
+    }
 }
 
 /// Tasks that workers of this process hold, so that a finish need not read what its claim has just written. The writer is
@@ -104,6 +115,9 @@ pub(super) struct Tx<'t, 'c> {
     pub(super) sql: &'t mut Statements<'c>,
     pub(super) held: &'t mut Held,
     pub(super) ledger: Ledger,
+    /// What was done to tasks of workflows and is not followed up yet.
+    pub(super) touched: Touched,
+    pub(super) blueprints: &'t Blueprints,
     pub(super) now: Timestamp,
     pub(super) probe: Option<&'t Probe>,
 }
@@ -193,13 +207,24 @@ impl<'c> Tx<'_, 'c> {
     }
 
     /// Adds a new task and the first row of its history; says `false` if its id exists.
-    pub(super) fn insert(&mut self, seq: i64, task: &Task, payload: &str, entry: &Entry) -> Result<bool> {
-        let new =
-            self.write_with(|sql| &mut sql.insert_task, |statement| row::insert_task(statement, seq, task))?;
+    pub(super) fn insert(
+        &mut self,
+        seq: i64,
+        task: &Task,
+        payload: Option<&Json>,
+        result: Option<&Json>,
+        entry: &Entry,
+    ) -> Result<bool> {
+        let new = self.write_with(
+            |sql| &mut sql.insert_task,
+            |statement| row::insert_task(statement, seq, task, result.map(Json::as_str)),
+        )?;
         if new == 0 {
             return Ok(false);
         }
-        self.write(|sql| &mut sql.insert_payload, params![seq, payload])?;
+        if let Some(payload) = payload {
+            self.write(|sql| &mut sql.insert_payload, params![seq, payload.as_str()])?;
+        }
         self.write_with(
             |sql| &mut sql.insert_history,
             |statement| row::insert_history(statement, seq, entry),
@@ -213,8 +238,24 @@ impl<'c> Tx<'_, 'c> {
         Ok(true)
     }
 
-    /// Writes what the core decided about one task, which was loaded as `before`, because its holder said so or somebody else.
+    /// Writes what the core decided about one task, which was loaded as `before`, because its holder said so or somebody else, and gives
+    /// the slots that are then free.
     pub(super) fn change(
+        &mut self,
+        seq: i64,
+        before: &Task,
+        change: &TaskChange,
+        by_holder: bool,
+    ) -> Result<()> {
+        self.write_change(seq, before, change, by_holder)?;
+        if change.moves_lane(before) {
+            self.give_slots(&before.spec)?;
+        }
+        Ok(())
+    }
+
+    /// The same, without giving slots: what was loaded together stays as it was loaded until all of it is written.
+    pub(super) fn write_change(
         &mut self,
         seq: i64,
         before: &Task,
@@ -245,9 +286,6 @@ impl<'c> Tx<'_, 'c> {
         self.count(&before.spec, before.status.state, -1);
         self.count(&before.spec, after.state, 1);
         self.ledger.rings.note(before, after, by_holder);
-        if change.moves_lane(before) {
-            self.give_slots(&before.spec)?;
-        }
         Ok(())
     }
 
@@ -280,6 +318,7 @@ impl<'c> Tx<'_, 'c> {
             self.write(|sql| &mut sql.delete_task, [seq])?;
             self.ledger.counts.push((sort, -1));
         }
+        let pruned = pruned + self.prune_workflows(retention, limit - pruned)?;
         Ok(pruned)
     }
 

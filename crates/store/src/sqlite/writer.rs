@@ -21,6 +21,7 @@ use super::tx::{Held, Ledger, Probe, Statements, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::request::Rings;
+use crate::workflow::{Blueprints, Touched};
 
 /// Tasks that one transaction may touch before it takes in no more work: bounds how long the first of it waits for its answer.
 const GROUP: usize = 2_000;
@@ -96,11 +97,12 @@ impl Writer {
         connection: Connection,
         clock: Arc<dyn Clock>,
         wake: watch::Sender<Rings>,
+        blueprints: Arc<Blueprints>,
         probe: Option<Probe>,
     ) -> Result<Self> {
         let (messages, inbox) = channel();
         let thread = std::thread::Builder::new().name("windlass-sqlite".into()).spawn(move || {
-            let mut keeper = Keeper::new(&connection, clock, wake, probe);
+            let mut keeper = Keeper::new(&connection, clock, wake, blueprints, probe);
             keeper.work_off(&inbox);
         });
         let thread =
@@ -194,6 +196,7 @@ struct Keeper<'c> {
     wake: watch::Sender<Rings>,
     probe: Option<Probe>,
     held: Held,
+    blueprints: Arc<Blueprints>,
     /// Changes with every commit of another connection, and all writing of this process is done here.
     data_version: Option<i64>,
     /// Why nothing is written any more, once the device has failed.
@@ -205,9 +208,11 @@ impl<'c> Keeper<'c> {
         connection: &'c Connection,
         clock: Arc<dyn Clock>,
         wake: watch::Sender<Rings>,
+        blueprints: Arc<Blueprints>,
         probe: Option<Probe>,
     ) -> Self {
-        Self { connection, clock, wake, probe, held: Held::default(), data_version: None, broken: None }
+        let held = Held::default();
+        Self { connection, clock, wake, probe, held, blueprints, data_version: None, broken: None }
     }
 
     fn work_off(&mut self, inbox: &Receiver<Message>) {
@@ -286,7 +291,8 @@ impl<'c> Keeper<'c> {
                 }
             }
             let (held, probe) = (&mut self.held, self.probe.as_ref());
-            let mut tx = Tx { sql: statements, held, ledger, now: self.clock.now(), probe };
+            let (touched, blueprints, now) = (Touched::default(), &*self.blueprints, self.clock.now());
+            let mut tx = Tx { sql: statements, held, ledger, touched, blueprints, now, probe };
             work.run(&mut tx, &Savepoint { connection: self.connection, first });
             ledger = tx.ledger;
             tasks = tasks.saturating_add(work.tasks());
@@ -332,7 +338,8 @@ impl<'c> Keeper<'c> {
 
     fn commit(&mut self, statements: &mut Statements<'_>, ledger: Ledger) -> Result<()> {
         let (held, probe) = (&mut self.held, self.probe.as_ref());
-        let settled = Tx { sql: statements, held, ledger, now: self.clock.now(), probe }.settle();
+        let (touched, blueprints, now) = (Touched::default(), &*self.blueprints, self.clock.now());
+        let settled = Tx { sql: statements, held, ledger, touched, blueprints, now, probe }.settle();
         if let Err(error) = settled {
             self.roll_back();
             return Err(error);

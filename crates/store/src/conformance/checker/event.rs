@@ -148,6 +148,10 @@ pub enum Ending {
     Snoozed,
     /// [`Outcome::Cancelled`].
     Cancelled,
+    /// [`Outcome::Skipped`].
+    Skipped,
+    /// [`Outcome::Expanded`].
+    Expanded,
 }
 
 impl Ending {
@@ -158,6 +162,8 @@ impl Ending {
             Self::Failed => Reason::Failed,
             Self::Snoozed => Reason::Snoozed,
             Self::Cancelled => Reason::Cancelled,
+            Self::Skipped => Reason::Skipped,
+            Self::Expanded => Reason::Expanded,
         }
     }
 
@@ -168,6 +174,8 @@ impl Ending {
             Self::Failed => matches!(state, State::Failed | State::DeadLetter | State::WaitingForRetry),
             Self::Snoozed => state == State::Scheduled,
             Self::Cancelled => state == State::Cancelled,
+            Self::Skipped => state == State::Skipped,
+            Self::Expanded => matches!(state, State::Waiting | State::Completed),
         }
     }
 }
@@ -179,6 +187,8 @@ impl From<&Outcome> for Ending {
             Outcome::Failed { .. } => Self::Failed,
             Outcome::Snoozed { .. } => Self::Snoozed,
             Outcome::Cancelled { .. } => Self::Cancelled,
+            Outcome::Skipped { .. } => Self::Skipped,
+            Outcome::Expanded { .. } => Self::Expanded,
         }
     }
 }

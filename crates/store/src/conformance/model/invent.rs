@@ -17,7 +17,7 @@ pub(super) const REACH: Duration = Duration::from_secs(14 * 24 * 3600);
 
 type Invent = fn(&mut World) -> Operation;
 
-const OPERATIONS: [(usize, Invent); 17] = [
+const OPERATIONS: [(usize, Invent); 20] = [
     (200, World::submit),
     (450, World::turn),
     (60, World::chores),
@@ -30,16 +30,19 @@ const OPERATIONS: [(usize, Invent); 17] = [
     (12, World::set_entity),
     (25, World::set_schedule),
     (4, World::remove_schedule),
-    (45, World::fire),
+    (60, World::fire),
     (10, World::reconcile),
     (15, World::prune),
+    (10, World::define),
+    (26, World::start_workflow),
+    (22, World::steer),
     (90, World::clock),
     (10, |_| Operation::Crash),
 ];
 
 type Make = fn(&mut World) -> Command;
 
-const COMMANDS: [(usize, Make); 11] = [
+const COMMANDS: [(usize, Make); 12] = [
     (38, World::finish),
     (14, World::report),
     (12, World::start),
@@ -48,6 +51,7 @@ const COMMANDS: [(usize, Make); 11] = [
     (7, |world| Command::Cancel { task: world.task(), by: world.by() }),
     (8, |world| Command::Retry { task: world.task(), force: world.random.chance(40), by: world.by() }),
     (4, World::resolve),
+    (3, World::skip),
     (5, |world| Command::Promote { task: world.task() }),
     (5, World::expire),
     (4, |world| Command::Delete { task: world.task() }),
@@ -130,7 +134,16 @@ impl World {
                 retryable: self.random.chance(80),
                 retry_after: self.random.chance(25).then(|| self.span()),
             },
-            80..92 => Outcome::Snoozed { delay: self.span() },
+            80..86 => Outcome::Snoozed { delay: self.span() },
+            86..89 => Outcome::Skipped { note: "not needed".into() },
+            89..96 => {
+                let many = self.random.weighted(&[(1, 0), (3, 1), (3, 2), (2, 3)]);
+                let items = (0..many).map(|_| self.json()).collect();
+                Outcome::Expanded {
+                    items,
+                    max_parallel: self.random.pick(&[None, Some(1), Some(2), Some(0)]),
+                }
+            }
             _ => Outcome::Cancelled { note: "not needed".into() },
         }
     }
@@ -197,7 +210,11 @@ impl World {
     fn reconcile(&mut self) -> Operation {
         let after = match self.random.below(10) {
             0 => None,
-            1 => Some(self.random.pick(&["default", "default @planner:1", "tenant lane", "~"]).into()),
+            1 => Some(
+                self.random
+                    .pick(&["default", "default @planner:1", "lane tenant lane", "workflow ", "~"])
+                    .into(),
+            ),
             _ => self.place.clone(),
         };
         Operation::Reconcile(after, self.random.pick(&[0, 1, 1, 3, 100]))
@@ -258,7 +275,7 @@ impl World {
         self.random.pick(&[None, Some(""), Some("shutting down"), Some("n\0te")]).map(Into::into)
     }
 
-    fn by(&mut self) -> By {
+    pub(super) fn by(&mut self) -> By {
         let actor = self.random.pick(&[None, Some("ada"), Some("o'brien")]).map(Into::into);
         By { actor, note: self.note() }
     }

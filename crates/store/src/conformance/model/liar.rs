@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use windlass_core::{Command, Facts, Firing, Name, NewTask, Rejected, Retention, TaskId, Term, WorkerId};
+use windlass_core::{
+    By, Command, Facts, Firing, Name, NewTask, NewWorkflow, Rejected, Retention, Steering, TaskId, Term,
+    WorkerId, Workflow, WorkflowId,
+};
 
 use crate::conformance::Lab;
 use crate::{
-    Count, Due, Error, Filter, Listing, ManualClock, MemoryStore, Page, Reconciled, Record, Result, Store,
-    Submitted, Turn, Turned, Wrap, Wrapped,
+    Count, Due, Error, Filter, Listing, ManualClock, MemoryStore, Page, Reconciled, Record, Result, Started,
+    Store, Submitted, Turn, Turned, Wrap, Wrapped,
 };
 
 /// What it does wrong, the third time that it can.
@@ -51,6 +54,10 @@ pub(super) enum Lie {
     ForgetsSlot,
     /// Finds something to put right where nothing is wrong.
     RepairsInVain,
+    /// Says that a workflow is paused, and lets it go on.
+    PausesNothing,
+    /// Starts a workflow without what was carried over.
+    DropsCarried,
 }
 
 /// What makes a store lie.
@@ -64,6 +71,11 @@ impl Liar {
     /// Whether it is time for `lie`; `possible` says whether it would be seen at all.
     fn lies(&self, lie: Lie, possible: bool) -> bool {
         self.lie == lie && possible && self.chances.fetch_add(1, Ordering::SeqCst) == 2
+    }
+
+    /// Whether it is time for `lie`, or was before: for one that may fail to be told.
+    fn lies_on(&self, lie: Lie) -> bool {
+        self.lie == lie && self.chances.fetch_add(1, Ordering::SeqCst) >= 2
     }
 
     /// The command with the present lease instead of an old one, if the task is held.
@@ -108,7 +120,7 @@ impl Wrap for Liar {
         let submitted = inner.submit(tasks).await?;
         let fresh = submitted.iter().find(|one| one.created).map(|one| one.id);
         if let Some(task) = fresh.filter(|_| self.lies(Lie::LosesSubmit, fresh.is_some())) {
-            let by = windlass_core::By::default();
+            let by = By::default();
             inner.apply(vec![Command::Cancel { task, by }, Command::Delete { task }]).await?;
         }
         Ok(submitted)
@@ -196,7 +208,8 @@ impl Wrap for Liar {
 
     async fn facts(&self, inner: &dyn Store, id: TaskId) -> Result<Option<Facts>> {
         let mut facts = inner.facts(id).await?;
-        if let Some(facts) = facts.as_mut().filter(|facts| !facts.lane_holders.is_empty())
+        if let Some(facts) =
+            facts.as_mut().filter(|facts| facts.task.is_parked() && !facts.lane_holders.is_empty())
             && self.lies(Lie::HidesHolder, true)
         {
             facts.lane_holders.pop();
@@ -220,12 +233,28 @@ impl Wrap for Liar {
     ) -> Result<Vec<Submitted>> {
         let answer = inner.fire(firing.clone(), term).await;
         if let Err(Error::Rejected(Rejected::ScheduleMoved { next_at, .. })) = answer
-            && self.lies(Lie::FiresTwice, true)
+            && self.lies_on(Lie::FiresTwice)
         {
             firing.expected = next_at;
             return inner.fire(firing, term).await;
         }
         answer
+    }
+
+    async fn start(&self, inner: &dyn Store, mut new: NewWorkflow) -> Result<Started> {
+        if self.lies(Lie::DropsCarried, new.parent.is_none() && new.carried.iter().any(|(n, _)| *n == 0)) {
+            new.carried.clear();
+        }
+        inner.start(new).await
+    }
+
+    async fn steer(&self, inner: &dyn Store, id: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        let is_pause = steering == Steering::Pause;
+        let after = inner.steer(id, steering, by).await?;
+        if self.lies(Lie::PausesNothing, is_pause) {
+            inner.steer(id, Steering::Resume, By::default()).await?;
+        }
+        Ok(after)
     }
 
     async fn reconcile(&self, inner: &dyn Store, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -4,11 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use windlass_core::{
-    Command, Entity, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, Rejected, Retention,
-    Schedule, TaskId, Term, Timestamp, Worker, WorkerId,
+    By, Command, Definition, Entity, Firing, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker,
+    NewWorkflow, Rejected, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId,
+    Workflow, WorkflowId,
 };
 
-use crate::{Due, Error, Pulse, Receipt, Reconciled, Result, Store, Submitted, Turn, Turned};
+use crate::{
+    Defined, Due, Error, Pulse, Receipt, Reconciled, Result, Started, Store, Submitted, Turn, Turned,
+};
 
 /// A call of a store, or something that happens to the world around it.
 #[derive(Clone, Debug)]
@@ -30,6 +33,9 @@ pub(super) enum Operation {
     SetSchedule(Box<NewSchedule>),
     RemoveSchedule(Name, Name),
     Fire(Firing, Option<Term>),
+    Define(Name, Box<Definition>),
+    Start(Box<NewWorkflow>),
+    Steer(WorkflowId, Steering, By),
     Reconcile(Option<String>, usize),
     Prune(Retention, usize),
     /// The clock is set, forward or back.
@@ -49,6 +55,9 @@ pub(super) enum Answer {
     Campaigned(Result<Option<Leadership>>),
     Changed(Result<bool>),
     Scheduled(Result<Box<Schedule>>),
+    Defined(Result<Defined>),
+    Started(Result<Started>),
+    Steered(Result<Box<Workflow>>),
     Reconciled(Result<Reconciled>),
     Pruned(Result<usize>),
     Done(Result<()>),
@@ -83,6 +92,13 @@ impl Operation {
                 Answer::Changed(store.remove_schedule(&namespace, &name).await)
             }
             Self::Fire(firing, term) => Answer::Submitted(store.fire(firing, term).await),
+            Self::Define(namespace, definition) => {
+                Answer::Defined(store.define(&namespace, *definition).await)
+            }
+            Self::Start(new) => Answer::Started(store.start(*new).await),
+            Self::Steer(id, steering, by) => {
+                Answer::Steered(store.steer(id, steering, by).await.map(Box::new))
+            }
             Self::Reconcile(after, limit) => Answer::Reconciled(store.reconcile(after, limit).await),
             Self::Prune(retention, limit) => Answer::Pruned(store.prune(&retention, limit).await),
             Self::Clock(_) | Self::Crash => Answer::Done(Ok(())),
@@ -123,6 +139,12 @@ impl Operation {
             }
             (_, Answer::Chores(Ok(due), _)) => due.commands.iter().map(Command::task).collect(),
             (Self::Heartbeat(_, held), _) => held.iter().map(|(id, _)| *id).collect(),
+            (Self::Start(new), _) => {
+                new.parent.iter().map(|token| token.task).chain([new.id.step(0)]).collect()
+            }
+            (Self::Steer(id, ..), Answer::Steered(Ok(workflow))) => {
+                workflow.parent.into_iter().chain([id.step(0)]).collect()
+            }
             _ => Vec::new(),
         };
         ids.sort_unstable();
@@ -167,6 +189,12 @@ impl Answer {
             Self::Pulse(Ok(pulse)) if !pulse.cancelled.is_empty() => vec!["told of a cancel"],
             Self::Campaigned(Ok(None)) => vec!["another leads"],
             Self::Pruned(Ok(1..)) => vec!["pruned"],
+            Self::Defined(Ok(defined)) => vec![if defined.created { "defined" } else { "defined before" }],
+            Self::Started(Ok(started)) => vec![if started.created { "started" } else { "started before" }],
+            Self::Steered(Ok(workflow)) => vec!["steered", workflow.state.word()],
+            Self::Defined(result) => vec![word(result)],
+            Self::Started(result) => vec![word(result)],
+            Self::Steered(result) => vec![word(result)],
             Self::Submitted(result) => vec![word(result)],
             Self::Turned(result) | Self::Chores(_, result) => vec![word(result)],
             Self::Registered(result) => vec![word(result)],

@@ -4,13 +4,15 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use windlass_core::{Command, Name, State, TaskId, Timestamp, WorkerId};
+use windlass_core::{
+    By, Command, Name, Retention, State, Steering, TaskId, Timestamp, WorkerId, WorkflowId, WorkflowState,
+};
 
 use super::operation::{Answer, Operation};
 use super::random::Random;
-use super::world::{ENTITIES, KEYS, KINDS, NAMESPACES, QUEUES, TAGS, WORKERS};
+use super::world::{ENTITIES, KEYS, KINDS, NAMESPACES, QUEUES, TAGS, WORKERS, World};
 use crate::conformance::{Case, invariants};
-use crate::{Clock, Filter, ManualClock, MemoryStore, Page, Result, Store, Turn};
+use crate::{Clock, Filter, ManualClock, MemoryStore, Page, Result, Store, Turn, WorkflowFilter};
 
 /// Two stores that must not differ.
 pub(super) struct Pair<'a> {
@@ -47,8 +49,18 @@ impl<'a> Pair<'a> {
         let expected = operation.run(&self.model).await;
         let answer = operation.run(&*self.case.store()).await;
         same("the answer", &answer, &expected);
+        let mut workflows = Vec::new();
         for id in operation.touched(&expected) {
             self.compare_record(id).await;
+            // What happens to one step may happen to all.
+            let workflow = WorkflowId::of(id);
+            if self.model.workflow(workflow).await.unwrap().is_some() && !workflows.contains(&workflow) {
+                workflows.push(workflow);
+            }
+        }
+        let is_whole = matches!(operation, Operation::Start(_) | Operation::Steer(..));
+        for workflow in workflows {
+            self.compare_workflow(workflow, is_whole).await;
         }
         match operation {
             Operation::Register(_) | Operation::Heartbeat(..) | Operation::Deregister(_) => {
@@ -82,6 +94,42 @@ impl<'a> Pair<'a> {
         same_each("the schedules", &tested.unwrap(), &model.unwrap());
     }
 
+    /// A workflow with its history, and all of its tasks; with theirs, if that is wanted.
+    async fn compare_workflow(&self, id: WorkflowId, with_histories: bool) {
+        let tested = self.case.store();
+        same(&format!("workflow {id}"), &tested.workflow(id).await, &self.model.workflow(id).await);
+        let filter = Filter { workflow: Some(id), ..Filter::default() };
+        let page = Page { limit: 100, after: None, oldest_first: true };
+        let listing = self.model.tasks(filter.clone(), page).await;
+        same(&format!("the tasks of {id}"), &tested.tasks(filter, page).await, &listing);
+        for task in listing.unwrap().tasks.iter().filter(|_| with_histories) {
+            self.compare_record(task.id).await;
+        }
+    }
+
+    /// All workflows and definitions.
+    async fn compare_workflows(&self) {
+        let (tested, model) = (self.case.store(), &self.model);
+        let rows = (invariants::dump_workflows(&*tested).await, invariants::dump_workflows(model).await);
+        same_each("the workflows", &rows.0, &rows.1);
+    }
+
+    async fn compare_definitions(&self) {
+        let (tested, model) = (self.case.store(), &self.model);
+        for namespace in NAMESPACES.map(Name::stored) {
+            let lines = model.definitions(&namespace, None).await.unwrap();
+            same_each("the definitions", &tested.definitions(&namespace, None).await.unwrap(), &lines);
+            // Those of earlier sequences are as they were.
+            for line in lines.iter().rev().take(2) {
+                let versions = model.definitions(&namespace, Some(&line.name)).await;
+                let known = tested.definitions(&namespace, Some(&line.name)).await;
+                same("the versions", &known, &versions);
+                let newest = model.definition(&namespace, &line.name, None).await;
+                same("the newest", &tested.definition(&namespace, &line.name, None).await, &newest);
+            }
+        }
+    }
+
     async fn compare_record(&self, id: TaskId) {
         let (tested, model) = (self.case.store().task(id).await, self.model.task(id).await);
         same(&format!("task {id}"), &tested, &model);
@@ -93,11 +141,14 @@ impl<'a> Pair<'a> {
         let rows = (invariants::dump(&*tested).await, invariants::dump(model).await);
         same_each("the rows", &rows.0, &rows.1);
         same_each("the counts", &tested.counts().await.unwrap(), &model.counts().await.unwrap());
+        self.compare_workflows().await;
     }
 
-    /// Compares everything that can be read. `tasks` are all that ever were; `random` chooses what to list.
-    pub(super) async fn compare(&self, tasks: &[TaskId], random: &mut Random) {
+    /// Compares everything that can be read. `world` knows all that ever was; `random` chooses what to list.
+    pub(super) async fn compare(&self, world: &World, random: &mut Random) {
+        let tasks = &world.tasks;
         self.compare_rows().await;
+        self.compare_definitions().await;
         let (tested, model) = (self.case.store(), &self.model);
         self.compare_workers().await;
         self.compare_leader().await;
@@ -116,7 +167,12 @@ impl<'a> Pair<'a> {
         }
         self.compare_names(&*tested).await;
         for _ in 0..3 {
-            self.compare_listing(&*tested, random).await;
+            self.compare_listing(&*tested, &world.workflows, random).await;
+            self.compare_workflow_listing(&*tested, random).await;
+        }
+        if !tasks.is_empty() {
+            let some: Vec<TaskId> = (0..10).map(|_| random.pick(tasks)).collect();
+            same("results", &tested.results(some.clone()).await, &model.results(some).await);
         }
     }
 
@@ -128,6 +184,13 @@ impl<'a> Pair<'a> {
                     let found = self.model.find(&namespace, &kind, key).await;
                     let what = format!("find({namespace}, {kind}, {key:?})");
                     same(&what, &tested.find(&namespace, &kind, key).await, &found);
+                }
+            }
+            for name in ["flow", "Flow"].map(Name::stored) {
+                for key in KEYS {
+                    let found = self.model.find_workflow(&namespace, &name, key).await;
+                    let what = format!("find_workflow({namespace}, {name}, {key:?})");
+                    same(&what, &tested.find_workflow(&namespace, &name, key).await, &found);
                 }
             }
             for entity in ENTITIES {
@@ -145,13 +208,29 @@ impl<'a> Pair<'a> {
     }
 
     /// A random listing, page by page. Pages may be cut differently, so only the whole is compared.
-    async fn compare_listing(&self, tested: &dyn Store, random: &mut Random) {
-        let filter = random_filter(random, self.clock.now());
+    async fn compare_listing(&self, tested: &dyn Store, workflows: &[WorkflowId], random: &mut Random) {
+        let mut filter = random_filter(random, self.clock.now());
+        if !workflows.is_empty() && random.chance(30) {
+            filter.workflow = Some(random.pick(workflows));
+        }
         let limit = random.pick(&[0, 1, 2, 3, 7, 50, 1000, 1001]);
         let page = Page { limit, after: None, oldest_first: random.chance(50) };
         let expected = listed(&self.model, &filter, page).await;
         let what = format!("the listing of {filter:?} by {limit}, oldest first: {}", page.oldest_first);
         same(&what, &listed(tested, &filter, page).await, &expected);
+    }
+
+    /// A random listing of workflows, page by page.
+    async fn compare_workflow_listing(&self, tested: &dyn Store, random: &mut Random) {
+        let filter = WorkflowFilter {
+            states: if random.chance(50) { random.some_of(&WorkflowState::ALL) } else { Vec::new() },
+            namespace: random.chance(30).then(|| random.pick(&NAMESPACES.map(Name::stored))),
+            name: random.chance(30).then(|| random.pick(&["flow", "Flow"].map(Name::stored))),
+        };
+        let page = Page { limit: random.pick(&[0, 1, 2, 50]), after: None, oldest_first: random.chance(50) };
+        let expected = listed_workflows(&self.model, &filter, page).await;
+        let what = format!("the listing of {filter:?} by {page:?}");
+        same(&what, &listed_workflows(tested, &filter, page).await, &expected);
     }
 
     /// What must hold in any store. It campaigns, so both are asked, to keep them alike.
@@ -160,16 +239,27 @@ impl<'a> Pair<'a> {
         invariants::check(&*self.case.store(), &*self.case.clock).await;
     }
 
-    /// The operations that leave nothing but the leader's lease.
-    pub(super) async fn wiping(&self) -> Vec<Operation> {
+    /// The operations that leave nothing but the leader's lease and definitions. `end` is later than anything that happened.
+    pub(super) async fn wiping(&self, end: Timestamp) -> Vec<Operation> {
         let mut operations = Vec::new();
+        for record in invariants::dump_workflows(&self.model).await {
+            if !record.workflow.state.is_final() {
+                operations.push(Operation::Steer(record.workflow.id, Steering::Cancel, By::default()));
+            }
+        }
         let records = invariants::dump(&self.model).await;
-        for some in records.chunks(100) {
-            let ends = some.iter().map(|record| record.task.id).flat_map(|task| {
-                [Command::Cancel { task, by: windlass_core::By::default() }, Command::Delete { task }]
-            });
+        let lone: Vec<_> = records.iter().filter(|record| record.task.spec.workflow.is_none()).collect();
+        for some in lone.chunks(100) {
+            let ends = some
+                .iter()
+                .map(|record| record.task.id)
+                .flat_map(|task| [Command::Cancel { task, by: By::default() }, Command::Delete { task }]);
             operations.push(Operation::Turn(Turn { commands: ends.collect(), ..Turn::default() }));
         }
+        let finals = State::ALL.into_iter().filter(|state| state.is_final());
+        let keep = |keep: Retention, state| keep.keep(state, std::time::Duration::ZERO).unwrap();
+        operations.push(Operation::Clock(end));
+        operations.push(Operation::Prune(finals.fold(Retention::default(), keep), 1000));
         let workers = self.model.workers().await.unwrap().into_iter();
         operations.extend(workers.map(|worker| Operation::Deregister(worker.id)));
         let paused = self.model.paused().await.unwrap().into_iter();
@@ -192,6 +282,24 @@ async fn listed(store: &dyn Store, filter: &Filter, mut page: Page) -> Result<Ve
         let listing = store.tasks(filter.clone(), page).await?;
         assert!(listing.tasks.len() <= page.limit, "a page holds at most what was asked for");
         ids.extend(listing.tasks.into_iter().map(|task| task.id));
+        assert!(listing.next.is_none() || listing.next != page.after, "a cursor moves on");
+        page.after = listing.next;
+        if page.after.is_none() {
+            return Ok(ids);
+        }
+    }
+}
+
+/// The same for workflows.
+async fn listed_workflows(
+    store: &dyn Store,
+    filter: &WorkflowFilter,
+    mut page: Page,
+) -> Result<Vec<WorkflowId>> {
+    let mut ids = Vec::new();
+    loop {
+        let listing = store.workflows(filter.clone(), page).await?;
+        ids.extend(listing.workflows.into_iter().map(|workflow| workflow.id));
         assert!(listing.next.is_none() || listing.next != page.after, "a cursor moves on");
         page.after = listing.next;
         if page.after.is_none() {

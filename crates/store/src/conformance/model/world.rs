@@ -2,8 +2,12 @@
 //!
 //! All pools are small, so that keys, lanes, queues and leases collide all the time.
 
-use windlass_core::{Command, Entity, Name, Schedule, TaskId, Term, Timestamp, Token, WorkerId};
+use windlass_core::{
+    Command, Definition, Entity, Name, Outcome, Schedule, TaskId, Term, Timestamp, Token, WorkerId,
+    WorkflowId, WorkflowState,
+};
 
+use super::invent_workflow::{items_of, steps_of};
 use super::operation::{Answer, Operation};
 use super::random::Random;
 
@@ -15,6 +19,8 @@ pub(super) const LANES: [&str; 3] = ["lane", "Lane", "planner:1"];
 pub(super) const ENTITIES: [&str; 3] = ["planner:1", "planner:2", "agent:a:b"];
 pub(super) const SCHEDULES: [&str; 4] = ["nightly", "Nightly", "every:5m", "n"];
 pub(super) const TAGS: [&str; 4] = ["red", "Red", "a,b", "%_'\""];
+/// Programs that move workflows by themselves.
+pub(super) const OWNERS: [&str; 2] = ["mover", "o'ther"];
 /// The last two never register.
 pub(super) const WORKERS: [&str; 6] = ["w1", "w2", "w3", "w4", "ghost", "gho%t"];
 
@@ -22,6 +28,7 @@ pub(super) const WORKERS: [&str; 6] = ["w1", "w2", "w3", "w4", "ghost", "gho%t"]
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) random: Random,
+    pub(super) seed: u64,
     /// When the sequence began; the clock stays within reach of it.
     pub(super) start: Timestamp,
     pub(super) now: Timestamp,
@@ -35,7 +42,13 @@ pub(super) struct World {
     pub(super) terms: Vec<Term>,
     /// Schedules as they were last seen, the removed too.
     pub(super) schedules: Vec<Schedule>,
-    /// Where the last look at the lanes ended.
+    /// Every workflow ever started, the pruned too.
+    pub(super) workflows: Vec<WorkflowId>,
+    /// The last definition.
+    pub(super) described: Option<Definition>,
+    /// A workflow that somebody has moved, and where it was then.
+    pub(super) moved: Option<(WorkflowId, WorkflowState)>,
+    /// Where the last look at lanes and workflows ended.
     pub(super) place: Option<String>,
 }
 
@@ -44,7 +57,22 @@ impl World {
     pub(super) fn new(seed: u64, start: Timestamp, term: Term) -> Self {
         let (tasks, tokens, workers, terms) = (Vec::new(), Vec::new(), Vec::new(), vec![term]);
         let (random, schedules) = (Random::new(seed), Vec::new());
-        Self { random, start, now: start, tasks, tokens, workers, terms, schedules, place: None }
+        let (now, workflows, described, moved, place) = (start, Vec::new(), None, None, None);
+        Self {
+            random,
+            seed,
+            start,
+            now,
+            tasks,
+            tokens,
+            workers,
+            terms,
+            schedules,
+            workflows,
+            described,
+            moved,
+            place,
+        }
     }
 
     /// Remembers what an answer tells.
@@ -65,6 +93,11 @@ impl World {
             (_, Answer::Reconciled(Ok(look))) => self.place.clone_from(&look.next),
             (Operation::Turn(turn), Answer::Turned(Ok(turned))) => {
                 for (command, receipt) in turn.commands.iter().zip(&turned.receipts) {
+                    if let (Command::Finish { token, outcome: Outcome::Expanded { items, .. }, .. }, Ok(_)) =
+                        (command, receipt)
+                    {
+                        self.tasks.extend(items_of(token.task, items.len()));
+                    }
                     if let (Command::Claim { task, worker }, Ok(receipt)) = (command, receipt) {
                         let (task, worker) = (*task, worker.clone());
                         self.tokens.push(Token { task, lease: receipt.lease, worker });
@@ -76,6 +109,15 @@ impl World {
                 self.workers.push(worker.id.clone());
             }
             (Operation::Deregister(worker), _) => self.workers.retain(|known| known != worker),
+            (Operation::Start(new), Answer::Started(Ok(started))) if started.created => {
+                self.workflows.push(started.id);
+                self.tasks.extend(steps_of(new));
+            }
+            (Operation::Steer(id, ..), Answer::Steered(Ok(workflow)))
+                if workflow.owner.is_some() || (self.moved.is_none() && workflow.state.is_active()) =>
+            {
+                self.moved = Some((*id, workflow.state));
+            }
             (_, Answer::Campaigned(Ok(Some(won)))) => self.terms.push(won.term),
             _ => {}
         }

@@ -24,6 +24,7 @@ CREATE TABLE tasks (
     created_at   timestamptz NOT NULL,
     actor        text,                                            -- who submitted it
     payload      json        NOT NULL,
+    is_step      boolean     NOT NULL DEFAULT false,              -- of the workflow that its id begins with
     CHECK ((lane IS NULL) = (lane_limit IS NULL))
 ) WITH (autovacuum_analyze_scale_factor = 0.02);
 
@@ -50,6 +51,10 @@ CREATE TABLE live (
     rank       bigint      NOT NULL,
     entries    integer     NOT NULL CHECK (entries > 0),
     plain      boolean     NOT NULL,                              -- see history
+    waits      text        COLLATE "C",                           -- what a step waits for: parents, items, workflow or resume
+    met        bigint      CHECK (met >= 0),                      -- how many of them are done
+    others     bigint      CHECK (others >= 0),                   -- parents that never will be; items in all
+    CHECK ((state = 'waiting') = (waits IS NOT NULL)),
     CHECK (CASE state
         WHEN 'pending' THEN worker IS NULL AND due_at IS NULL AND error IS NULL
         WHEN 'claimed' THEN worker IS NOT NULL AND due_at IS NULL AND error IS NULL
@@ -68,8 +73,9 @@ CREATE TABLE live (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000
 );
 
--- What a claim reads. Parked, blocked and finished tasks are not in it.
-CREATE INDEX live_claimable ON live (namespace, queue, kind, rank DESC, seq)
+-- What a claim reads. Parked, blocked and finished tasks are not in it. The rank is turned around (and not negated, which the lowest
+-- could not be), so that all columns go up and a claim may begin anywhere by a comparison of rows.
+CREATE INDEX live_claimable ON live (namespace, queue, kind, (~rank), seq)
     WHERE state = 'pending' AND (lane IS NULL OR slot);
 -- What an expired lease is found by.
 CREATE INDEX live_held ON live (worker) WHERE worker IS NOT NULL;
@@ -94,8 +100,9 @@ CREATE TABLE ended (
     entries     integer     NOT NULL CHECK (entries > 0),
     plain       boolean     NOT NULL,
     result      json,
+    is_step     boolean     NOT NULL DEFAULT false,
     CHECK (CASE state
-        WHEN 'completed' THEN worker IS NOT NULL AND error IS NULL AND result IS NOT NULL
+        WHEN 'completed' THEN (worker IS NOT NULL OR is_step) AND error IS NULL AND result IS NOT NULL
         WHEN 'failed' THEN error IS NOT NULL AND result IS NULL
         WHEN 'dead_letter' THEN error IS NOT NULL AND result IS NULL
         WHEN 'cancelled' THEN error IS NULL AND result IS NULL
@@ -106,9 +113,9 @@ CREATE TABLE ended (
     CHECK ((worker IS NULL) = (claimed_at IS NULL))
 );
 
--- What retention reads. The usual end has an index of its own, which grows at one end only.
-CREATE INDEX ended_completed ON ended (finished_at, seq) WHERE state = 'completed';
-CREATE INDEX ended_finished ON ended (state, finished_at, seq) WHERE state <> 'completed';
+-- What retention reads. The usual end has an index of its own, which grows at one end only. Steps go with their workflow.
+CREATE INDEX ended_completed ON ended (finished_at, seq) WHERE state = 'completed' AND NOT is_step;
+CREATE INDEX ended_finished ON ended (state, finished_at, seq) WHERE state <> 'completed' AND NOT is_step;
 -- What listings of unusual ends read. The usual one pays nothing for it.
 CREATE INDEX ended_unusual ON ended (state, seq) WHERE state <> 'completed';
 
@@ -116,14 +123,15 @@ CREATE INDEX ended_unusual ON ended (state, seq) WHERE state <> 'completed';
 CREATE VIEW task_rows AS SELECT
     t.seq, t.id, t.namespace, t.queue, t.kind, t.priority, t.per_hour, t.per_retry, t.key, t.lane, t.lane_limit,
     t.lane_strict, t.timeout, t.tags, t.max_attempts, t.retry, t.created_at, s.state, s.attempt, s.lease, s.worker,
-    s.due_at, s.claimed_at, s.started_at, s.finished_at, s.updated_at, s.error, s.slot, s.rank, s.entries
+    s.due_at, s.claimed_at, s.started_at, s.finished_at, s.updated_at, s.error, s.slot, s.rank, s.entries,
+    t.is_step, s.waits, s.met, s.others
 FROM tasks t CROSS JOIN LATERAL (
     SELECT l.state, l.attempt, l.lease, l.worker, l.due_at, l.claimed_at, l.started_at,
-        NULL::timestamptz AS finished_at, l.updated_at, l.error, l.slot, l.rank, l.entries
+        NULL::timestamptz AS finished_at, l.updated_at, l.error, l.slot, l.rank, l.entries, l.waits, l.met, l.others
     FROM live l WHERE l.seq = t.seq
     UNION ALL
     SELECT e.state, e.attempt, e.lease, e.worker, NULL, e.claimed_at, e.started_at,
-        e.finished_at, e.updated_at, e.error, false, e.rank, e.entries
+        e.finished_at, e.updated_at, e.error, false, e.rank, e.entries, NULL, NULL, NULL
     FROM ended e WHERE e.seq = t.seq
 ) s;
 
@@ -189,6 +197,19 @@ CREATE TABLE counts (
     tasks     bigint   NOT NULL,
     PRIMARY KEY (namespace, queue, kind, state, part)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- How far claims have come, while an old snapshot makes the server keep the entries of what was claimed. Only for speed: what is
+-- here may be wrong or lost.
+CREATE UNLOGGED TABLE floors (
+    namespace text        NOT NULL COLLATE "C",
+    queue     text        NOT NULL COLLATE "C",
+    kind      text        NOT NULL COLLATE "C",
+    place     bigint      NOT NULL,                  -- ~rank and seq of the last that was claimed
+    seq       bigint      NOT NULL,
+    walked_at timestamptz NOT NULL,                  -- when a claim last began before everything, and its cost
+    took      bigint      NOT NULL,
+    PRIMARY KEY (namespace, queue, kind)
+) WITH (fillfactor = 50);
 
 CREATE TABLE workers (
     id           text        PRIMARY KEY COLLATE "C",

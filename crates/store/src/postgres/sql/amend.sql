@@ -8,4 +8,4 @@ WITH said AS (
         entries = u.entries, plain = u.plain, result = coalesce(u.result::json, e.result)
     FROM said u WHERE e.ctid = u.at AND e.seq IS NOT DISTINCT FROM u.seq AND e.entries = u.before RETURNING 1
 )
-SELECT CASE WHEN count(*) = $17 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM changed
+SELECT CASE WHEN count(*) = $18 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM changed

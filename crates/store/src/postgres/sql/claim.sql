@@ -1,9 +1,12 @@
 -- Claims the best of what can be claimed. Each queue and kind is its own range of the index, so nothing that the worker
--- cannot run is ever read, and what another is claiming just now is passed over.
+-- cannot run is ever read, and what another is claiming just now is passed over. A range may begin behind a floor ($7 and $8).
 WITH moment AS MATERIALIZED (
     SELECT coalesce($6, clock_timestamp()) AS now
 ), ranges AS MATERIALIZED (
-    SELECT DISTINCT q.queue, k.kind FROM unnest($3::text[]) AS q (queue), unnest($4::text[]) AS k (kind)
+    SELECT DISTINCT q.queue, k.kind,
+        coalesce(($7::bigint[])[(q.n - 1) * cardinality($4::text[]) + k.n], {lowest}) AS place,
+        coalesce(($8::bigint[])[(q.n - 1) * cardinality($4::text[]) + k.n], {lowest}) AS seq
+    FROM unnest($3::text[]) WITH ORDINALITY AS q (queue, n), unnest($4::text[]) WITH ORDINALITY AS k (kind, n)
     WHERE EXISTS (SELECT FROM windlass.workers w, moment m WHERE w.id = $1 AND {alive_until} > m.now)
         AND NOT EXISTS (SELECT FROM windlass.paused_queues p WHERE p.namespace = $2 AND p.queue = q.queue)
 ), picked AS MATERIALIZED (
@@ -19,8 +22,9 @@ WITH moment AS MATERIALIZED (
     SELECT seq, entries, 'claimed', updated_at, 'claimed', $1 FROM taken WHERE NOT plain
 ), counted AS (
     INSERT INTO windlass.counts AS c (namespace, queue, kind, state, part, tasks)
-    SELECT $2, t.queue, t.kind, d.state, pg_backend_pid() % {parts}, d.sign * count(*)
-    FROM taken t, (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign) GROUP BY t.queue, t.kind, d.state, d.sign
+    SELECT $2, t.queue, t.kind, d.state, pg_backend_pid() % {parts}, d.sign * t.tasks
+    FROM (SELECT queue, kind, count(*) AS tasks FROM taken GROUP BY queue, kind) t,
+        (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign)
     ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
 )
 SELECT {spec}, {live}, l.at::text, l.plain, t.actor, t.payload::text, CASE WHEN l.lease > 1 THEN (

@@ -7,9 +7,9 @@ WITH said AS (
 ), kept AS (
     INSERT INTO windlass.ended (
         seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, error, rank, entries, plain,
-        result)
+        result, is_step)
     SELECT seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, error, rank, entries,
-        plain, result::json
+        plain, result::json, is_step
     FROM gone
 )
-SELECT CASE WHEN count(*) = $17 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM gone
+SELECT CASE WHEN count(*) = $18 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM gone

@@ -17,6 +17,6 @@ WITH lanes AS (
         ) w
     ) p
 ), given AS (
-    UPDATE windlass.live SET slot = true WHERE ctid = ANY (ARRAY(SELECT at FROM line WHERE may)) RETURNING 1
+    UPDATE windlass.live SET slot = true WHERE ctid = ANY (ARRAY(SELECT at FROM line WHERE may)) RETURNING namespace, queue, kind, rank, seq
 )
-SELECT count(*) FROM given
+SELECT * FROM given

@@ -1,3 +1,3 @@
 INSERT INTO windlass.history_rows (task, n, state, at, reason, actor, note)
-SELECT * FROM unnest(
-    $1::bigint[], $2::integer[], $3::text[], $4::timestamptz[], $5::text[], $6::text[], $7::text[])
+SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::timestamptz[]), unnest($5::text[]),
+    unnest($6::text[]), unnest($7::text[])

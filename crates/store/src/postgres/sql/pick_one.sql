@@ -1,4 +1,5 @@
 SELECT l.ctid AS at FROM windlass.live l
     WHERE l.namespace = $2 AND l.queue = ($3::text[])[1] AND l.kind = ($4::text[])[1]
         AND l.state = 'pending' AND (l.lane IS NULL OR l.slot) AND EXISTS (SELECT FROM ranges)
-    ORDER BY l.rank DESC, l.seq LIMIT $5 FOR UPDATE SKIP LOCKED
+        AND (~l.rank, l.seq) > (coalesce(($7::bigint[])[1], {lowest}), coalesce(($8::bigint[])[1], {lowest}))
+    ORDER BY ~l.rank, l.seq LIMIT $5 FOR UPDATE SKIP LOCKED

@@ -1,14 +1,14 @@
 -- All of them, or none: the last line fails if one was there already.
 WITH new AS MATERIALIZED (
-    SELECT nextval('windlass.tasks_seq_seq') AS seq, u.*
-    FROM unnest(
-        $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[],
-        $9::text[], $10::bigint[], $11::boolean[], $12::bigint[], $13::text[], $14::bigint[], $15::text[],
-        $16::timestamptz[], $17::text[], $18::text[], $19::timestamptz[], $20::bigint[], $21::text[]
-    ) AS u (
-        id, namespace, queue, kind, priority, per_hour, per_retry, key,
-        lane, lane_limit, lane_strict, timeout, tags, max_attempts, retry,
-        created_at, payload, state, due_at, rank, actor)
+    SELECT nextval('windlass.tasks_seq_seq') AS seq, u.* FROM (SELECT
+        unnest($1::uuid[]) AS id, unnest($2::text[]) AS namespace, unnest($3::text[]) AS queue,
+        unnest($4::text[]) AS kind, unnest($5::integer[]) AS priority, unnest($6::bigint[]) AS per_hour,
+        unnest($7::bigint[]) AS per_retry, unnest($8::text[]) AS key, unnest($9::text[]) AS lane,
+        unnest($10::bigint[]) AS lane_limit, unnest($11::boolean[]) AS lane_strict, unnest($12::bigint[]) AS timeout,
+        unnest($13::text[]) AS tags, unnest($14::bigint[]) AS max_attempts, unnest($15::text[]) AS retry,
+        unnest($16::timestamptz[]) AS created_at, unnest($17::text[]) AS payload, unnest($18::text[]) AS state,
+        unnest($19::timestamptz[]) AS due_at, unnest($20::bigint[]) AS rank, unnest($21::text[]) AS actor
+    ) u
 ), added AS (
     INSERT INTO windlass.tasks (
         seq, id, namespace, queue, kind, priority, per_hour, per_retry, key, lane, lane_limit, lane_strict, timeout,

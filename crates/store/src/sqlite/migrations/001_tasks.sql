@@ -32,13 +32,17 @@ CREATE TABLE tasks (
     rank          INTEGER NOT NULL,
     entries       INTEGER NOT NULL CHECK (entries > 0),
     result        TEXT,
+    is_step       INTEGER NOT NULL CHECK (is_step = 0 OR is_step = 1),  -- of the workflow that its id begins with
+    waits         TEXT,                 -- what it waits for: parents, items, workflow or resume
+    met           INTEGER CHECK (met >= 0),                             -- how many of them are done
+    others        INTEGER CHECK (others >= 0),                          -- parents that never will be; items in all
     CHECK ((lane IS NULL) = (lane_limit IS NULL)),
     -- The words, and what must hold beside each. Not `IN (…)`: SQLite builds a table for every such list, each time.
     CHECK (CASE state
         WHEN 'pending' THEN worker IS NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
         WHEN 'claimed' THEN worker IS NOT NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
         WHEN 'running' THEN worker IS NOT NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
-        WHEN 'completed' THEN worker IS NOT NULL AND due_at IS NULL AND finished_at IS NOT NULL AND error IS NULL
+        WHEN 'completed' THEN (worker IS NOT NULL OR is_step = 1) AND due_at IS NULL AND finished_at IS NOT NULL AND error IS NULL
         WHEN 'waiting' THEN worker IS NULL AND due_at IS NULL AND finished_at IS NULL AND error IS NULL
         WHEN 'scheduled' THEN worker IS NULL AND due_at IS NOT NULL AND finished_at IS NULL AND error IS NULL
         WHEN 'waiting_for_retry' THEN worker IS NULL AND due_at IS NOT NULL AND finished_at IS NULL AND error IS NOT NULL
@@ -50,6 +54,7 @@ CREATE TABLE tasks (
         ELSE FALSE
     END),
     CHECK (CASE state WHEN 'completed' THEN result IS NOT NULL WHEN 'resolved_manually' THEN TRUE ELSE result IS NULL END),
+    CHECK ((state = 'waiting') = (waits IS NOT NULL)),
     CHECK ((worker IS NULL) = (claimed_at IS NULL)),
     CHECK (slot = 0 OR lane IS NOT NULL)
 ) STRICT;
@@ -66,8 +71,8 @@ CREATE UNIQUE INDEX tasks_key ON tasks (namespace, kind, key) WHERE key IS NOT N
 -- Who holds a slot of a lane, and who waits for one.
 CREATE INDEX tasks_slots ON tasks (namespace, lane) WHERE slot = 1;
 CREATE INDEX tasks_parked ON tasks (namespace, lane) WHERE lane IS NOT NULL AND slot = 0 AND state = 'pending';
--- What retention reads.
-CREATE INDEX tasks_finished ON tasks (state, finished_at) WHERE finished_at IS NOT NULL;
+-- What retention reads. Steps go with their workflow.
+CREATE INDEX tasks_finished ON tasks (state, finished_at) WHERE finished_at IS NOT NULL AND is_step = 0;
 -- What listings by state read. The states of a task that goes well are left out, so that it pays nothing.
 CREATE INDEX tasks_unusual ON tasks (state)
     WHERE state <> 'pending' AND state <> 'claimed' AND state <> 'running' AND state <> 'completed';
@@ -76,10 +81,10 @@ CREATE INDEX tasks_unusual ON tasks (state)
 CREATE VIEW task_rows AS SELECT
     seq, id, namespace, queue, kind, priority, per_hour, per_retry, key, lane, lane_limit, lane_strict, timeout, tags,
     max_attempts, retry, created_at, state, attempt, lease, worker, due_at, claimed_at, started_at, finished_at,
-    updated_at, error, slot, rank, entries
+    updated_at, error, slot, rank, entries, is_step, waits, met, others
 FROM tasks;
 
--- Apart from tasks, so that a change of state does not rewrite it.
+-- Apart from tasks, so that a change of state does not rewrite it. Steps have none: what they are given follows from their workflow.
 CREATE TABLE payloads (
     task    INTEGER PRIMARY KEY REFERENCES tasks (seq) ON DELETE CASCADE,
     payload TEXT NOT NULL

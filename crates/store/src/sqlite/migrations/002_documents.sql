@@ -22,7 +22,7 @@ CREATE VIEW task_queue AS SELECT
     t.max_attempts AS max_retries,
     strftime('%Y-%m-%d %H:%M:%f', t.created_at / 1e6, 'unixepoch') AS created_at,
     strftime('%Y-%m-%d %H:%M:%f', t.updated_at / 1e6, 'unixepoch') AS updated_at
-FROM tasks t JOIN payloads p ON p.task = t.seq;
+FROM tasks t LEFT JOIN payloads p ON p.task = t.seq;
 
 -- Document 003: a row per change of status, in its four words. Changes that its words cannot tell apart are one row.
 CREATE VIEW status_history AS

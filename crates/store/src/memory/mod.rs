@@ -1,6 +1,8 @@
 //! The store in memory: the executable specification. Short, obvious and unoptimised on purpose;
 //! other stores are compared with it row by row. Good for tests, lost when the process ends.
 
+mod workflows;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,18 +10,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Before, Changes, Command, Entity, Facts, Firing, Invalid, LaneHolder, Leadership, Lease, Name,
-    NewSchedule, NewTask, NewWorker, OnConflict, Rejected, Retention, Schedule, State, Task, TaskId, Term,
-    Timestamp, Worker, WorkerId, campaign, limits, resign, transition,
+    Before, By, Changes, Command, Definition, Entity, Entry, Facts, Firing, Invalid, Json, LaneHolder,
+    Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, OnConflict, Place, Rejected,
+    Retention, Schedule, State, Steering, Task, TaskChange, TaskId, Term, Timestamp, Worker, WorkerId,
+    Workflow, WorkflowId, campaign, limits, resign, transition,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::request::{
-    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings,
-    Submitted, Turn, Turned, check_batch, check_limit, in_batch,
+    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Look, Page, Pulse, Receipt, Reconciled, Record,
+    Rings, Submitted, Turn, Turned, check_batch, check_limit, in_batch,
 };
 use crate::store::Store;
+use crate::workflow::{
+    Defined, DefinitionLine, Started, StoredDefinition, Touched, WorkflowFilter, WorkflowListing,
+    WorkflowRecord,
+};
 
 /// A store in memory.
 #[derive(Debug)]
@@ -41,6 +48,10 @@ struct Rows {
     paused: BTreeSet<(Name, Name)>,
     entities: BTreeSet<(Name, Entity)>,
     schedules: BTreeMap<(Name, Name), Schedule>,
+    definitions: Vec<StoredDefinition>,
+    workflows: BTreeMap<u64, WorkflowRecord>,
+    /// What was done to tasks of workflows and is not followed up yet.
+    touched: Touched,
     rings: Rings,
 }
 
@@ -84,6 +95,7 @@ impl Store for MemoryStore {
         let now = self.clock.now();
         rows.check_term(turn.term, now)?;
         let receipts = turn.commands.iter().map(|command| rows.apply(command, now)).collect();
+        rows.follow_up(now);
         let claimed = turn.claim.map_or(Ok(Vec::new()), |claim| rows.claim(&claim, now));
         self.ring(&rows);
         Ok(Turned { receipts, claimed })
@@ -174,17 +186,17 @@ impl Store for MemoryStore {
     async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
         let rows = self.open()?;
         page.check()?;
-        let wanted = |(seq, record): (&u64, &Record)| (Cursor(*seq), record.task.clone());
-        let all = rows.tasks.iter().filter(|(_, record)| filter.wants(&record.task)).map(wanted);
-        let mut found: Vec<(Cursor, Task)> = if page.oldest_first {
-            all.filter(|(place, _)| page.after.is_none_or(|after| *place > after)).collect()
-        } else {
-            all.rev().filter(|(place, _)| page.after.is_none_or(|after| *place < after)).collect()
+        let wanted = rows.tasks.iter().filter(|(_, record)| filter.wants(&record.task));
+        // The tasks of a workflow are in the order of their places.
+        let place = |seq: u64, task: &Task| match filter.workflow {
+            Some(_) => Place::of(task.id).number(),
+            None => seq,
         };
-        let more = found.len() > page.limit;
-        found.truncate(page.limit);
-        let next = found.last().map(|(place, _)| *place).filter(|_| more);
-        Ok(Listing { tasks: found.into_iter().map(|(_, task)| task).collect(), next })
+        let placed = wanted.map(|(seq, record)| (Cursor(place(*seq, &record.task)), record.task.clone()));
+        let mut all: Vec<(Cursor, Task)> = placed.collect();
+        all.sort_by_key(|(place, _)| *place);
+        let (tasks, next) = page.cut(all);
+        Ok(Listing { tasks, next })
     }
 
     async fn counts(&self) -> Result<Vec<Count>> {
@@ -290,20 +302,69 @@ impl Store for MemoryStore {
         Ok(submitted)
     }
 
+    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
+        Ok(self.open()?.define(namespace, definition, self.clock.now())?)
+    }
+
+    async fn definition(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        version: Option<&str>,
+    ) -> Result<Option<StoredDefinition>> {
+        Ok(self.open()?.definition(namespace, name, version).cloned())
+    }
+
+    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
+        Ok(self.open()?.definition_lines(namespace, name))
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        let mut rows = self.open()?;
+        workflow.check()?;
+        let started = rows.start(workflow, self.clock.now())?;
+        self.ring(&rows);
+        Ok(started)
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        let mut rows = self.open()?;
+        let now = self.clock.now();
+        let workflow = rows.steer(workflow, &steering, &by, now)?;
+        self.ring(&rows);
+        Ok(workflow)
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
+        Ok(self.open()?.workflow(id).cloned())
+    }
+
+    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
+        Ok(self.open()?.find_workflow(namespace, name, key).map(|workflow| workflow.id))
+    }
+
+    async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
+        let rows = self.open()?;
+        page.check()?;
+        let wanted = rows.workflows.iter().filter(|(_, record)| filter.wants(&record.workflow));
+        let (workflows, next) =
+            page.cut(wanted.map(|(seq, record)| (Cursor(*seq), record.workflow.clone())).collect());
+        Ok(WorkflowListing { workflows, next })
+    }
+
+    async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
+        let rows = self.open()?;
+        Ok(tasks.into_iter().map(|task| rows.record(task)?.result.clone()).collect())
+    }
+
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
         let mut rows = self.open()?;
-        // One parked task of each lane.
-        let mut lanes = BTreeMap::new();
-        for task in rows.tasks.values().map(|record| &record.task).filter(|task| task.is_parked()) {
-            let lane = task.spec.lane_key().map(|(namespace, key)| format!("{namespace} {key}"));
-            lanes.entry(lane).or_insert_with(|| task.clone());
-        }
-        let rest = lanes.into_iter().filter(|(lane, _)| after.is_none() || *lane > after);
-        let rest: Vec<_> = rest.take(limit).collect();
-        let repaired = rest.iter().map(|(_, task)| rows.give_slots(task)).sum();
-        let next = rest.last().filter(|_| rest.len() == limit).and_then(|(lane, _)| lane.clone());
+        let reconciled = match Look::after(after.as_deref()) {
+            Look::Lanes(after) => rows.reconcile_lanes(after, limit),
+            Look::Workflows(after) => rows.reconcile_workflow(after, self.clock.now()),
+        };
         self.ring(&rows);
-        Ok(Reconciled { repaired, next })
+        Ok(reconciled)
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
@@ -320,13 +381,14 @@ impl Store for MemoryStore {
             let finished = task.status.finished_at;
             cutoffs.iter().any(|(state, before)| *state == task.status.state && finished < Some(*before))
         };
-        let old = rows.tasks.iter().filter(|(_, record)| is_old(&record.task));
+        let lone = rows.tasks.iter().filter(|(_, record)| record.task.spec.workflow.is_none());
+        let old = lone.filter(|(_, record)| is_old(&record.task));
         let mut old: Vec<_> =
             old.map(|(seq, Record { task, .. })| (task.status.finished_at, *seq, task.id)).collect();
         old.sort_unstable();
         old.truncate(limit);
         old.iter().for_each(|(.., id)| rows.delete(*id));
-        Ok(old.len())
+        Ok(old.len() + rows.prune_workflows(retention, limit - old.len(), now))
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {
@@ -394,15 +456,7 @@ impl Rows {
         }
         let (task, payload, entry) = new.admit(now);
         let submitted = Submitted { id: task.id, state: task.status.state, created: true };
-        self.last_seq += 1;
-        self.seqs.insert(task.id, self.last_seq);
-        self.tasks.insert(
-            self.last_seq,
-            Record { task: task.clone(), payload, result: None, history: vec![entry], notes: Vec::new() },
-        );
-        self.rings.claimable += u64::from(task.is_claimable());
-        self.rings.timed += u64::from(task.status.due_at.is_some());
-        self.give_slots(&task);
+        self.insert(task, payload, None, entry);
         Ok(submitted)
     }
 
@@ -427,9 +481,11 @@ impl Rows {
             paused: self.is_paused(&task),
             notes: notes.last().filter(|notes| notes.lease == task.status.lease),
             alive_until: self.alive_until(&task),
+            workflow: task.spec.workflow.and_then(|id| self.workflow(id)).map(|record| &record.workflow),
         };
         let changes = transition(&before, command, now)?;
         let changed = changes != Changes::default();
+        self.touched.note(&task, &changes);
         self.write(id, changes, command.is_by_holder());
         let status = &self.record(id).map_or(&task, |record| &record.task).status;
         let (state, attempt, lease) = (status.state, status.attempt, status.lease);
@@ -447,16 +503,53 @@ impl Rows {
             record.notes.push(notes);
         }
         for change in changes.tasks {
-            let Some(record) = self.seqs.get(&change.id).and_then(|seq| self.tasks.get_mut(seq)) else {
-                continue;
-            };
-            self.rings.note(&record.task, &change.after, by_holder);
-            record.task.status = change.after;
-            record.result = change.result.or(record.result.take());
-            record.history.extend(change.entries);
-            let task = record.task.clone();
-            self.give_slots(&task);
+            self.write_change(change, by_holder);
         }
+        if let Some(range) = changes.cleared {
+            let items: Vec<Task> = self.in_range(range).cloned().collect();
+            for item in items {
+                self.touched.note_gone(&item);
+                self.delete(item.id);
+            }
+        }
+        for (task, payload, entry) in changes.created {
+            self.insert(task, payload, None, entry);
+        }
+    }
+
+    fn write_change(&mut self, change: TaskChange, by_holder: bool) {
+        let Some(record) = self.seqs.get(&change.id).and_then(|seq| self.tasks.get_mut(seq)) else { return };
+        self.rings.note(&record.task, &change.after, by_holder);
+        record.task.status = change.after;
+        record.result = change.result.or(record.result.take());
+        record.history.extend(change.entries);
+        let task = record.task.clone();
+        self.give_slots(&task);
+    }
+
+    fn insert(&mut self, task: Task, payload: Json, result: Option<Json>, entry: Entry) {
+        self.last_seq += 1;
+        self.seqs.insert(task.id, self.last_seq);
+        let (history, notes) = (vec![entry], Vec::new());
+        self.tasks.insert(self.last_seq, Record { task: task.clone(), payload, result, history, notes });
+        self.rings.claimable += u64::from(task.is_claimable());
+        self.rings.timed += u64::from(task.status.due_at.is_some());
+        self.give_slots(&task);
+    }
+
+    /// Looks at the lanes after `after` in which somebody waits.
+    fn reconcile_lanes(&mut self, after: Option<&str>, limit: usize) -> Reconciled {
+        // One parked task of each lane.
+        let mut lanes = BTreeMap::new();
+        for task in self.tasks.values().map(|record| &record.task).filter(|task| task.is_parked()) {
+            let lane = task.spec.lane_key().map(|(namespace, key)| format!("{namespace} {key}"));
+            lanes.entry(lane.unwrap_or_default()).or_insert_with(|| task.clone());
+        }
+        let rest = lanes.into_iter().filter(|(lane, _)| after.is_none_or(|after| **lane > *after));
+        let rest: Vec<_> = rest.take(limit).collect();
+        let repaired = rest.iter().map(|(_, task)| self.give_slots(task)).sum();
+        let last = rest.last().filter(|_| rest.len() == limit).map(|(lane, _)| &**lane);
+        Reconciled { repaired, next: Some(Look::next_lane(last)) }
     }
 
     fn delete(&mut self, id: TaskId) {

@@ -1,0 +1,220 @@
+//! Steps at run time: what the expressions of a definition mean for the step that a worker has claimed.
+//!
+//! A step is decided where it runs: its worker evaluates the condition, the list and the input, in the attempt that then runs the handler. So stores
+//! know nothing of expressions, and a worker that dies in the middle has decided nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::{Duration, sleep};
+use tracing::warn;
+use windlass_core::{
+    Action, Blueprint, Json, Name, NewWorkflow, Outcome, Place, Rejected, Source, Step, Task, TaskId, Token,
+    WorkflowId,
+};
+use windlass_store::{Error, Store};
+
+use crate::context::Attempt;
+use crate::error::TaskError;
+use crate::flow::{Expressions, Scope, check_input};
+use crate::ids::workflow_id;
+
+/// A workflow as far as its steps need to know it. None of it ever changes.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) id: WorkflowId,
+    pub(crate) namespace: Name,
+    pub(crate) name: Name,
+    pub(crate) version: String,
+    pub(crate) priority: i32,
+    pub(crate) input: Json,
+    pub(crate) blueprint: Arc<Blueprint>,
+    compiled: Mutex<HashMap<u32, Arc<Expressions>>>,
+}
+
+impl Flow {
+    /// The step of a task.
+    pub(crate) fn step(&self, task: TaskId) -> Option<&Step> {
+        self.blueprint.step(Place::of(task).step)
+    }
+
+    /// The expressions of a step, compiled once for each workflow at most.
+    fn expressions(&self, number: u32, step: &Step) -> Result<Arc<Expressions>, TaskError> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = compiled.get(&number) {
+            return Ok(known.clone());
+        }
+        let expressions = Expressions::of(step).map_err(|flaws| {
+            let flaws: Vec<String> = flaws.iter().map(ToString::to_string).collect();
+            TaskError::fail(flaws.join("; "))
+        })?;
+        Ok(compiled.entry(number).or_insert_with(|| Arc::new(expressions)).clone())
+    }
+}
+
+/// Workflows that were looked up before.
+#[derive(Debug, Default)]
+pub(crate) struct Flows(Mutex<HashMap<WorkflowId, Arc<Flow>>>);
+
+impl Flows {
+    /// More than a worker works on at once.
+    const MOST: usize = 1024;
+
+    pub(crate) async fn get(&self, store: &dyn Store, id: WorkflowId) -> Result<Arc<Flow>, Error> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let record = store.workflow(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
+        let windlass_core::Workflow { namespace, name, version, priority, .. } = record.workflow;
+        let (input, blueprint) = (record.input, record.blueprint);
+        let compiled = Mutex::default();
+        let flow = Arc::new(Flow { id, namespace, name, version, priority, input, blueprint, compiled });
+        let mut flows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if flows.len() >= Self::MOST {
+            flows.clear();
+        }
+        flows.insert(id, flow.clone());
+        Ok(flow)
+    }
+}
+
+/// What is to be done with a step that was claimed.
+pub(crate) enum Prepared {
+    /// Its handler runs.
+    Run,
+    /// It is over, or goes on elsewhere, without its handler.
+    Ended(Outcome),
+    /// It has started the workflow that it is, and the store knows.
+    Nested,
+}
+
+/// Decides about a step. Waits for a store that does not answer: that is not the step's failure.
+pub(crate) async fn prepare(attempt: &Attempt, id: WorkflowId) -> Prepared {
+    let mut wait = Duration::from_millis(50);
+    loop {
+        match decide(attempt, id).await {
+            Ok(Ok(prepared)) => return prepared,
+            Ok(Err(failed)) => return Prepared::Ended(failed.outcome()),
+            Err(Error::Unavailable(why) | Error::Unknown(why)) => {
+                warn!(task = %attempt.task.id, why, "a step waits for the store");
+                sleep(wait).await;
+                wait = (wait * 2).min(Duration::from_secs(5));
+            }
+            Err(error) => return Prepared::Ended(TaskError::retry(error).outcome()),
+        }
+    }
+}
+
+/// The outer error is the store's, the inner one the step's.
+async fn decide(attempt: &Attempt, id: WorkflowId) -> Result<Result<Prepared, TaskError>, Error> {
+    let store = &*attempt.client.store;
+    let flow = attempt.client.flows.get(store, id).await?;
+    let Place { step: number, item } = Place::of(attempt.task.id);
+    let Some(step) = flow.blueprint.step(number) else {
+        return Ok(Err(TaskError::fail("the definition of its workflow has no such step")));
+    };
+    let is_plain = step.condition.is_none() && step.map.is_none() && step.input.is_none();
+    let payload = if item.is_some() {
+        attempt.claimed_payload().clone()
+    } else if is_plain {
+        flow.input.clone()
+    } else {
+        match evaluate(store, &flow, number, step).await? {
+            Ok(Evaluated::Given(payload)) => payload,
+            Ok(Evaluated::Ended(outcome)) => return Ok(Ok(Prepared::Ended(outcome))),
+            Err(failed) => return Ok(Err(failed)),
+        }
+    };
+    match step.action() {
+        Some(Action::Workflow(child)) => {
+            let source = Source::Named { name: child.name.clone(), version: child.version.clone() };
+            nest(attempt, &flow, source, payload).await
+        }
+        _ => {
+            attempt.enter(flow, payload);
+            Ok(Ok(Prepared::Run))
+        }
+    }
+}
+
+/// What the expressions of a step give.
+enum Evaluated {
+    /// What it is given.
+    Given(Json),
+    /// It does not run itself.
+    Ended(Outcome),
+}
+
+async fn evaluate(
+    store: &dyn Store,
+    flow: &Flow,
+    number: u32,
+    step: &Step,
+) -> Result<Result<Evaluated, TaskError>, Error> {
+    let expressions = match flow.expressions(number, step) {
+        Ok(expressions) => expressions,
+        Err(failed) => return Ok(Err(failed)),
+    };
+    let wanted = expressions.wanted(&flow.blueprint, number);
+    let results = match wanted.is_empty() {
+        true => Vec::new(),
+        false => store.results(wanted.iter().map(|step| flow.id.step(*step)).collect()).await?,
+    };
+    let scope = || -> Result<Scope, String> {
+        let mut scope = Scope::new(flow.id, &flow.name, &flow.version, &flow.input)?;
+        for (ancestor, result) in wanted.iter().zip(&results) {
+            let name = flow.blueprint.step(*ancestor).map_or("", |step| &step.name);
+            scope.add(name, result.as_ref())?;
+        }
+        Ok(scope)
+    };
+    let decided = scope().and_then(|scope| {
+        let bound = expressions.bind(&scope);
+        if bound.condition()? == Some(false) {
+            let condition = step.condition.as_deref().unwrap_or_default();
+            return Ok(Evaluated::Ended(Outcome::Skipped {
+                note: format!("its condition is false: {condition}"),
+            }));
+        }
+        let Some(list) = bound.list()? else { return Ok(Evaluated::Given(bound.input()?)) };
+        let items = (0..).zip(&list).map(|(index, item)| bound.item(index, item));
+        let items = items.collect::<Result<Vec<Json>, String>>()?;
+        let max_parallel = step.map.as_ref().and_then(|map| map.max_parallel);
+        Ok(Evaluated::Ended(Outcome::Expanded { items, max_parallel }))
+    });
+    Ok(decided.map_err(TaskError::fail))
+}
+
+/// Starts the workflow that a step is.
+async fn nest(
+    attempt: &Attempt,
+    flow: &Flow,
+    source: Source,
+    input: Json,
+) -> Result<Result<Prepared, TaskError>, Error> {
+    let store = &*attempt.client.store;
+    if let Source::Named { name, version } = &source
+        && let Some(found) = store.definition(&flow.namespace, name, version.as_deref()).await?
+        && let Err(invalid) = check_input(found.blueprint.definition(), input.as_str())
+    {
+        return Ok(Err(TaskError::fail(invalid)));
+    }
+    let Task { id, status, .. } = &attempt.task;
+    let token = Token { task: *id, lease: status.lease, worker: attempt.worker.clone() };
+    let new = NewWorkflow {
+        namespace: flow.namespace.clone(),
+        priority: flow.priority,
+        parent: Some(token),
+        actor: Some(attempt.worker.to_string()),
+        ..NewWorkflow::new(workflow_id(), source, input)
+    };
+    match store.start(new).await {
+        Ok(_) => Ok(Ok(Prepared::Nested)),
+        Err(Error::Rejected(rejected @ Rejected::UnknownDefinition { .. })) => {
+            Ok(Err(TaskError::retry(rejected)))
+        }
+        Err(Error::Rejected(rejected)) => Ok(Err(TaskError::fail(rejected))),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,381 @@
+//! What programs do with workflows: define them, start them, look at them, wait for them, intervene.
+
+use std::collections::BTreeSet;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use uuid::Uuid;
+use windlass_core::{
+    BlockingReason, Blueprint, By, Command, Definition, ExecutionContext, Flaw, Identity, Invalid, Json,
+    Name, NewWorkflow, OnConflict, Place, Rejected, Source, State, Steering, Task, TaskId, Workflow,
+    WorkflowId,
+};
+use windlass_store::{
+    Defined, DefinitionLine, Error, Filter, Page, Receipt, Result, Started, StoredDefinition, WorkflowFilter,
+    WorkflowListing, WorkflowRecord,
+};
+
+use crate::client::{Client, Looks};
+use crate::flow::{check_input, lint};
+use crate::ids::workflow_id;
+
+impl Client {
+    /// Keeps a definition in this namespace. The same content gives the same version.
+    pub async fn define(&self, definition: Definition) -> Result<Defined> {
+        let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
+        check_expressions(&blueprint)?;
+        self.store.define(&self.namespace, blueprint.definition().clone()).await
+    }
+
+    /// A definition of this namespace; the newest of that name if no version is asked for.
+    pub async fn definition(&self, name: &str, version: Option<&str>) -> Result<Option<StoredDefinition>> {
+        self.store.definition(&self.namespace, &Name::new("definition", name)?, version).await
+    }
+
+    /// The newest version of each definition of this namespace, or all versions of one of them.
+    pub async fn definitions(&self, name: Option<&str>) -> Result<Vec<DefinitionLine>> {
+        let name = name.map(|name| Name::new("definition", name)).transpose()?;
+        self.store.definitions(&self.namespace, name.as_ref()).await
+    }
+
+    /// A workflow to start, of a definition that the store has. Set what differs from the defaults, then `.await` it.
+    pub fn start(&self, definition: &str) -> Start {
+        let source = Name::new("definition", definition).map(|name| Source::Named { name, version: None });
+        Start::new(self.clone(), source)
+    }
+
+    /// A workflow to start, with a definition for this one alone.
+    pub fn start_ad_hoc(&self, definition: Definition) -> Start {
+        Start::new(self.clone(), Ok(Source::AdHoc(Box::new(definition))))
+    }
+
+    /// A workflow with its definition, input and history.
+    pub async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
+        self.store.workflow(id).await
+    }
+
+    /// A page of workflows, newest first unless the page says otherwise. All namespaces, unless the filter says otherwise.
+    pub async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
+        self.store.workflows(filter, page).await
+    }
+
+    /// A workflow with all its steps and items, and what keeps them.
+    pub async fn inspect(&self, id: WorkflowId) -> Result<Option<Inspection>> {
+        let Some(record) = self.store.workflow(id).await? else { return Ok(None) };
+        let filter = Filter { workflow: Some(id), ..Filter::default() };
+        let mut page = Page { limit: windlass_core::limits::PAGE, after: None, oldest_first: true };
+        let mut tasks = Vec::new();
+        loop {
+            let listing = self.store.tasks(filter.clone(), page).await?;
+            tasks.extend(listing.tasks);
+            page.after = listing.next;
+            if page.after.is_none() {
+                return Ok(Some(Inspection { record, tasks }));
+            }
+        }
+    }
+
+    /// Waits until a workflow is over, or is blocked by failures.
+    pub async fn wait_for_workflow(&self, id: WorkflowId) -> Result<WorkflowRecord> {
+        let mut looks = Looks::new(self);
+        loop {
+            looks.begin();
+            let record = self.store.workflow(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
+            if record.workflow.is_settled() {
+                return Ok(record);
+            }
+            looks.rest().await;
+        }
+    }
+
+    /// What the last steps of a workflow have returned, by name.
+    pub async fn output(&self, record: &WorkflowRecord) -> Result<Vec<(Name, Option<Json>)>> {
+        let (id, blueprint) = (record.workflow.id, &record.blueprint);
+        let sinks: Vec<u32> = blueprint.graph().sinks().collect();
+        let results = self.store.results(sinks.iter().map(|sink| id.step(*sink)).collect()).await?;
+        let names = sinks.iter().filter_map(|sink| blueprint.step(*sink)).map(|step| step.name.clone());
+        Ok(names.zip(results).collect())
+    }
+
+    /// Changes a workflow as a whole.
+    pub async fn steer(&self, id: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        self.store.steer(id, steering, by).await
+    }
+
+    /// The task of a step, written `publish` or, for an item of one, `regions[3]`.
+    pub async fn step(&self, id: WorkflowId, step: &str) -> Result<TaskId> {
+        let record = self.store.workflow(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
+        Ok(id.task(place(&record.blueprint, step)?))
+    }
+
+    /// Decides that a step is not needed.
+    pub async fn skip(&self, step: TaskId, by: By) -> Result<Receipt> {
+        Ok(self.store.apply(vec![Command::Skip { task: step, by }]).await?.remove(0)?)
+    }
+
+    /// Starts a workflow that repeats another from a step on: what that step does not come before is taken over if it is done.
+    pub async fn rerun(&self, id: WorkflowId, from: &str, by: By) -> Result<Started> {
+        let unknown = Rejected::UnknownWorkflow { workflow: id };
+        let Inspection { record, tasks } = self.inspect(id).await?.ok_or(unknown)?;
+        let (workflow, blueprint) = (&record.workflow, &record.blueprint);
+        let again = descendants(blueprint, place(blueprint, from)?.step);
+        let is_done = |task: &&Task| matches!(task.status.state, State::Completed | State::ResolvedManually);
+        let done = tasks.iter().filter(is_done).map(|task| Place::of(task.id));
+        let kept: Vec<u32> = done
+            .filter(|place| place.item.is_none() && !again.contains(&place.step))
+            .map(|place| place.step)
+            .collect();
+        let results = self.store.results(kept.iter().map(|step| id.step(*step)).collect()).await?;
+        let carried = kept.into_iter().zip(results).map(|(step, result)| (step, result.unwrap_or_default()));
+        let source = match Workflow::is_own_version(&workflow.version) {
+            true => Source::AdHoc(Box::new(blueprint.definition().clone())),
+            false => Source::Named { name: workflow.name.clone(), version: Some(workflow.version.clone()) },
+        };
+        let new = NewWorkflow {
+            namespace: workflow.namespace.clone(),
+            priority: workflow.priority,
+            origin: Some(id),
+            carried: carried.collect(),
+            actor: by.actor,
+            ..NewWorkflow::new(workflow_id(), source, record.input.clone())
+        };
+        self.start_new(new).await
+    }
+
+    /// Starts a workflow, and looks for it if the answer is lost.
+    async fn start_new(&self, new: NewWorkflow) -> Result<Started> {
+        match self.store.start(new.clone()).await {
+            Err(Error::Unknown(why)) => match self.store.workflow(new.id).await {
+                Ok(Some(record)) => Ok(Started { id: new.id, state: record.workflow.state, created: true }),
+                Ok(None) => match self.store.start(new.clone()).await {
+                    // The first has come through after all.
+                    Err(Error::Rejected(Rejected::WorkflowIdConflict { .. })) => {
+                        let record = self.store.workflow(new.id).await?;
+                        let state = record.ok_or(Error::Unknown(why))?.workflow.state;
+                        Ok(Started { id: new.id, state, created: true })
+                    }
+                    Ok(started) => {
+                        Ok(Started { created: started.created || started.id == new.id, ..started })
+                    }
+                    again => again,
+                },
+                Err(_) => Err(Error::Unknown(why)),
+            },
+            answer => answer,
+        }
+    }
+}
+
+/// Where a step, written by name, is.
+fn place(blueprint: &Blueprint, step: &str) -> Result<Place, Invalid> {
+    let unknown = || {
+        let names: Vec<&str> = blueprint.definition().steps.iter().take(20).map(|step| &*step.name).collect();
+        Invalid::new("step", step, format!("one of {}, or an item of one such as name[0]", names.join(", ")))
+    };
+    let (name, item) = match step.split_once('[') {
+        Some((name, rest)) => {
+            let item = rest.strip_suffix(']').and_then(|item| item.parse().ok()).ok_or_else(unknown)?;
+            (name, Some(item))
+        }
+        None => (step, None),
+    };
+    let step = blueprint.number(name).ok_or_else(unknown)?;
+    Ok(Place { step, item })
+}
+
+/// A step and all that comes after it.
+fn descendants(blueprint: &Blueprint, step: u32) -> BTreeSet<u32> {
+    let (mut found, mut next) = (BTreeSet::from([step]), vec![step]);
+    while let Some(step) = next.pop() {
+        next.extend(blueprint.graph().children(step).iter().filter(|child| found.insert(**child)));
+    }
+    found
+}
+
+fn check_expressions(blueprint: &Blueprint) -> Result<(), Rejected> {
+    let problems = lint(blueprint).into_iter().filter(|problem| !problem.is_warning);
+    let flaws: Vec<Flaw> =
+        problems.map(|problem| Flaw::new(problem.path, problem.problem, problem.advice)).collect();
+    if flaws.is_empty() { Ok(()) } else { Err(Rejected::Unsound { flaws }) }
+}
+
+/// A workflow with all its tasks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Inspection {
+    /// The workflow with its definition, input and history.
+    pub record: WorkflowRecord,
+    /// Its steps and their items, in the order of their places.
+    pub tasks: Vec<Task>,
+}
+
+impl Inspection {
+    /// How it is doing, in numbers.
+    #[must_use]
+    pub fn context(&self) -> ExecutionContext {
+        ExecutionContext::of(&self.tasks)
+    }
+
+    /// The name of a task: `publish`, or `regions[3]` for an item.
+    #[must_use]
+    pub fn name(&self, task: &Task) -> String {
+        let place = Place::of(task.id);
+        let step = self.record.blueprint.step(place.step);
+        Workflow::place_name(step.map_or("?", |step| &step.name), place)
+    }
+
+    /// What keeps a task from running.
+    #[must_use]
+    pub fn blocking_reason(&self, task: &Task) -> Option<BlockingReason> {
+        BlockingReason::of(task)
+    }
+
+    /// The task of a step.
+    #[must_use]
+    pub fn step(&self, number: u32) -> Option<&Task> {
+        let id = self.record.workflow.id.step(number);
+        self.tasks.binary_search_by_key(&id, |task| task.id).ok().map(|at| &self.tasks[at])
+    }
+
+    /// The parents of a step that are not done, with where they are.
+    pub fn unmet(&self, number: u32) -> impl Iterator<Item = (&Name, State)> {
+        let blueprint = &self.record.blueprint;
+        let parents = blueprint.graph().parents(number).iter();
+        let states =
+            parents.filter_map(|parent| Some((blueprint.step(*parent)?, self.step(*parent)?.status.state)));
+        let is_met = |state: State| matches!(state, State::Completed | State::ResolvedManually);
+        states.filter(move |(_, state)| !is_met(*state)).map(|(step, state)| (&step.name, state))
+    }
+}
+
+/// A workflow to start. Set what differs from the defaults, then `.await` it. A value that cannot be accepted is told then.
+#[derive(Debug)]
+#[must_use = "a workflow is started by awaiting this"]
+pub struct Start {
+    client: Client,
+    new: Result<NewWorkflow, Invalid>,
+}
+
+impl Start {
+    fn new(client: Client, source: Result<Source, Invalid>) -> Self {
+        let namespace = client.namespace.clone();
+        let new = source.map(|source| NewWorkflow {
+            namespace,
+            ..NewWorkflow::new(workflow_id(), source, Json::default())
+        });
+        Self { client, new }
+    }
+
+    fn set(mut self, change: impl FnOnce(&mut NewWorkflow) -> Result<(), Invalid>) -> Self {
+        self.new = self.new.and_then(|mut new| change(&mut new).map(|()| new));
+        self
+    }
+
+    /// Which version of the definition; the newest by default.
+    pub fn version(self, version: impl Into<String>) -> Self {
+        self.set(|new| {
+            if let Source::Named { version: wanted, .. } = &mut new.source {
+                *wanted = Some(version.into());
+            }
+            Ok(())
+        })
+    }
+
+    /// What expressions call `input`.
+    pub fn input(self, input: &impl Serialize) -> Self {
+        self.set(|new| {
+            let text = serde_json::to_string(input).map_err(|error| {
+                Invalid::new("input", "", format!("what can be written as JSON ({error})"))
+            })?;
+            new.input = Json::new("input", &text)?;
+            Ok(())
+        })
+    }
+
+    /// The same, as JSON.
+    pub fn input_json(self, input: &str) -> Self {
+        self.set(|new| Json::new("input", input).map(|input| new.input = input))
+    }
+
+    /// Idempotency key: while a workflow of this name with this key exists, starting it again answers with the first.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.set(|new| {
+            new.key = Some(key.into());
+            Ok(())
+        })
+    }
+
+    /// Starting a key again is refused instead.
+    pub fn reject_duplicate(self) -> Self {
+        self.set(|new| {
+            new.on_conflict = OnConflict::Reject;
+            Ok(())
+        })
+    }
+
+    /// Added to the priority of its steps; 0 by default.
+    pub fn priority(self, priority: i32) -> Self {
+        self.set(|new| {
+            new.priority = priority;
+            Ok(())
+        })
+    }
+
+    /// Who starts it, for the history.
+    pub fn actor(self, actor: impl std::fmt::Display) -> Self {
+        self.set(|new| {
+            new.actor = Some(actor.to_string());
+            Ok(())
+        })
+    }
+
+    /// Checks the input and the identity against the definition, then starts it.
+    async fn send(self) -> Result<Started> {
+        let (client, mut new) = (self.client, self.new?);
+        new.check()?;
+        let definition: Arc<Blueprint> = match &mut new.source {
+            Source::Named { name, version } => {
+                let found = client.store.definition(&client.namespace, name, version.as_deref()).await?;
+                let unknown =
+                    || Rejected::UnknownDefinition { name: name.to_string(), version: version.clone() };
+                let found = found.ok_or_else(unknown)?;
+                // The one that was checked is the one that is started.
+                *version = Some(found.version.clone());
+                found.blueprint
+            }
+            Source::AdHoc(definition) => {
+                let blueprint =
+                    Blueprint::of((**definition).clone()).map_err(|flaws| Rejected::Unsound { flaws })?;
+                check_expressions(&blueprint)?;
+                Arc::new(blueprint)
+            }
+        };
+        let definition = definition.definition();
+        check_input(definition, new.input.as_str())?;
+        match (definition.identity, &new.key) {
+            (Identity::Strict, None) => new.key = Some(identity_of(&new.input)),
+            (Identity::CallerProvided, None) => {
+                let expected = "a key: the definition wants every start to have one";
+                return Err(Invalid::new("idempotency key", "", expected).into());
+            }
+            _ => {}
+        }
+        client.start_new(new).await
+    }
+}
+
+impl IntoFuture for Start {
+    type Output = Result<Started>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+/// A key that is the same for the same input, however it is written: keys are sorted and blanks left out.
+fn identity_of(input: &Json) -> String {
+    let value: serde_json::Value = serde_json::from_str(input.as_str()).unwrap_or_default();
+    format!("input {}", Uuid::new_v5(&Uuid::NAMESPACE_OID, value.to_string().as_bytes()))
+}

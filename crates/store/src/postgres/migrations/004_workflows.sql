@@ -1,0 +1,90 @@
+-- Versions of definitions never change.
+CREATE TABLE definitions (
+    seq        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace  text        NOT NULL COLLATE "C" CHECK (namespace <> ''),
+    name       text        NOT NULL COLLATE "C" CHECK (name <> ''),
+    version    text        NOT NULL COLLATE "C" CHECK (version <> ''),  -- of one workflow alone if it begins with the character 1
+    content    json        NOT NULL,
+    steps      bigint      NOT NULL CHECK (steps >= 0),
+    created_at timestamptz NOT NULL,
+    UNIQUE (namespace, name, version)
+);
+
+CREATE FUNCTION definitions_never_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'versions of definitions never change';
+END $$;
+CREATE TRIGGER definitions_never_change BEFORE UPDATE ON definitions
+    FOR EACH ROW EXECUTE FUNCTION definitions_never_change();
+
+-- A workflow: what it follows, and how many of its tasks are where. Whoever changes one of its tasks, other than by claiming it, locks
+-- this row first.
+CREATE TABLE workflows (
+    seq         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- the order of starts
+    id          uuid        NOT NULL CONSTRAINT workflows_id UNIQUE,
+    namespace   text        NOT NULL COLLATE "C" CHECK (namespace <> ''),
+    name        text        NOT NULL COLLATE "C" CHECK (name <> ''),
+    version     text        NOT NULL COLLATE "C" CHECK (version <> ''),
+    definition  bigint      NOT NULL,
+    key         text        COLLATE "C" CHECK (key <> ''),
+    priority    integer     NOT NULL,
+    parent      uuid,                                   -- the step that it is
+    nesting     bigint      NOT NULL CHECK (nesting >= 0),
+    origin      uuid,                                   -- the workflow that it repeats
+    created_at  timestamptz NOT NULL,
+    state       text        NOT NULL COLLATE "C" CHECK (state IN ('pending', 'initializing', 'enqueuing_steps', 'steps_in_process',
+        'evaluating_results', 'waiting_for_dependencies', 'waiting_for_retry', 'blocked_by_failures', 'complete', 'error',
+        'cancelled', 'resolved_manually')),
+    paused      boolean     NOT NULL,
+    waiting     bigint      NOT NULL CHECK (waiting >= 0),
+    nested      bigint      NOT NULL CHECK (nested >= 0),
+    active      bigint      NOT NULL CHECK (active >= 0),
+    timed       bigint      NOT NULL CHECK (timed >= 0),
+    done        bigint      NOT NULL CHECK (done >= 0),
+    skipped     bigint      NOT NULL CHECK (skipped >= 0),
+    cancelled   bigint      NOT NULL CHECK (cancelled >= 0),
+    failed      bigint      NOT NULL CHECK (failed >= 0),
+    owner       text,
+    owned_until timestamptz,
+    updated_at  timestamptz NOT NULL,
+    finished_at timestamptz,
+    entries     integer     NOT NULL CHECK (entries > 0),
+    CHECK ((finished_at IS NOT NULL) = (state IN ('complete', 'error', 'cancelled', 'resolved_manually'))),
+    CHECK ((owner IS NULL) = (owned_until IS NULL))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+
+CREATE UNIQUE INDEX workflows_key ON workflows (namespace, name, key) WHERE key IS NOT NULL;
+-- Who is a step.
+CREATE INDEX workflows_parent ON workflows (parent, seq) WHERE parent IS NOT NULL;
+-- What is not over.
+CREATE INDEX workflows_open ON workflows (id) WHERE finished_at IS NULL;
+-- What retention reads.
+CREATE INDEX workflows_finished ON workflows (state, finished_at, seq) WHERE finished_at IS NOT NULL;
+
+-- Apart from workflows, so that a change of counts does not rewrite it.
+CREATE TABLE inputs (
+    workflow bigint PRIMARY KEY,
+    input    json   NOT NULL
+);
+
+CREATE TABLE workflow_history (
+    workflow bigint      NOT NULL,
+    n        integer     NOT NULL CHECK (n > 0),
+    state    text        NOT NULL COLLATE "C",
+    at       timestamptz NOT NULL,
+    actor    text,
+    note     text,
+    PRIMARY KEY (workflow, n)
+);
+
+CREATE FUNCTION workflow_history_is_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        RAISE EXCEPTION 'history is append-only';
+    ELSIF EXISTS (SELECT FROM workflows WHERE seq = OLD.workflow) THEN
+        RAISE EXCEPTION 'history is deleted only with its workflow';
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER workflow_history_is_append_only BEFORE UPDATE OR DELETE ON workflow_history
+    FOR EACH ROW EXECUTE FUNCTION workflow_history_is_append_only();

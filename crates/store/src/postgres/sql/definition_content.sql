@@ -1,0 +1,1 @@
+SELECT content::text FROM windlass.definitions WHERE seq = $1

@@ -1,0 +1,1 @@
+DELETE FROM windlass.definitions WHERE seq = $1

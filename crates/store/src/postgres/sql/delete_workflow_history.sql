@@ -1,0 +1,1 @@
+DELETE FROM windlass.workflow_history WHERE workflow = $1

@@ -1,0 +1,1 @@
+SELECT {workflow} FROM windlass.workflows w WHERE w.id = $1

@@ -1,0 +1,182 @@
+//! Between rows of workflows and definitions and values of the core.
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_core::{Counts, TaskId, Workflow, WorkflowEntry, WorkflowId, WorkflowState};
+
+use super::board::small;
+use super::row::{
+    Foreign, foreign, get, id, moment, name, optional_time, parse, time, timestamp, unsigned, uuid,
+};
+use super::tx::{Args, Tx, args};
+use crate::workflow::DefinitionLine;
+
+type Read<T> = Result<T, Foreign>;
+
+/// A workflow as it is stored.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) seq: i64,
+    /// The number of its definition.
+    pub(super) definition: i64,
+    pub(super) workflow: Workflow,
+}
+
+/// A workflow whose row is locked, and what is yet to be written about it.
+#[derive(Clone, Debug)]
+pub(super) struct Locked {
+    pub(super) stored: Stored,
+    is_changed: bool,
+    entries: Vec<WorkflowEntry>,
+}
+
+impl Locked {
+    pub(super) fn new(stored: Stored) -> Self {
+        Self { stored, is_changed: false, entries: Vec::new() }
+    }
+
+    pub(super) fn change(&mut self, after: Workflow, entries: Vec<WorkflowEntry>) {
+        self.stored.workflow = after;
+        self.is_changed = true;
+        self.entries.extend(entries);
+    }
+
+    /// Sends what is to be written. Says how many statements that were.
+    pub(super) async fn send(&mut self, tx: &mut Tx) -> usize {
+        let mut sent = 0;
+        if std::mem::take(&mut self.is_changed) {
+            let mut values = args![self.stored.seq => INT8];
+            values.extend(changing_args(&self.stored.workflow));
+            tx.send(|sql| &sql.update_workflow, values).await;
+            sent += 1;
+        }
+        let entries = std::mem::take(&mut self.entries);
+        if !entries.is_empty() {
+            tx.send(|sql| &sql.tell_workflow, entry_args(self.stored.seq, &entries)).await;
+            sent += 1;
+        }
+        sent
+    }
+}
+
+pub(super) fn wide(id: WorkflowId) -> Uuid {
+    Uuid::from_bytes(*id.as_bytes())
+}
+
+pub(super) fn workflow_id(row: &Row, column: usize) -> Read<WorkflowId> {
+    Ok(WorkflowId::from_bytes(*id(row, column)?.as_bytes()))
+}
+
+/// A row of `workflows`.
+pub(super) fn stored(row: &Row) -> Read<Stored> {
+    let owner: Option<String> = get(row, 22)?;
+    let optional_id = |column| get::<Option<Uuid>>(row, column).map(|id| id.map(|id| *id.as_bytes()));
+    let workflow = Workflow {
+        id: workflow_id(row, 1)?,
+        namespace: name(row, 2)?,
+        name: name(row, 3)?,
+        version: get(row, 4)?,
+        key: get(row, 6)?,
+        priority: get(row, 7)?,
+        parent: optional_id(8)?.map(TaskId::from_bytes),
+        nesting: unsigned(row, 9)?,
+        origin: optional_id(10)?.map(WorkflowId::from_bytes),
+        created_at: time(row, 11)?,
+        state: parse::<WorkflowState>(row, 12)?,
+        paused: get(row, 13)?,
+        counts: Counts {
+            waiting: unsigned(row, 14)?,
+            nested: unsigned(row, 15)?,
+            active: unsigned(row, 16)?,
+            timed: unsigned(row, 17)?,
+            done: unsigned(row, 18)?,
+            skipped: unsigned(row, 19)?,
+            cancelled: unsigned(row, 20)?,
+            failed: unsigned(row, 21)?,
+        },
+        owner: owner.zip(optional_time(row, 23)?),
+        updated_at: time(row, 24)?,
+        finished_at: optional_time(row, 25)?,
+        entries: u32::try_from(get::<i32>(row, 26)?).map_err(|error| foreign(row, 26, error))?,
+    };
+    Ok(Stored { seq: get(row, 0)?, definition: get(row, 5)?, workflow })
+}
+
+/// What can change about a workflow.
+fn changing_args(workflow: &Workflow) -> Args {
+    let counts = &workflow.counts;
+    let owner = workflow.owner.as_ref();
+    args![
+        workflow.state.word() => TEXT,
+        workflow.paused => BOOL,
+        i64::from(counts.waiting) => INT8,
+        i64::from(counts.nested) => INT8,
+        i64::from(counts.active) => INT8,
+        i64::from(counts.timed) => INT8,
+        i64::from(counts.done) => INT8,
+        i64::from(counts.skipped) => INT8,
+        i64::from(counts.cancelled) => INT8,
+        i64::from(counts.failed) => INT8,
+        owner.map(|(owner, _)| owner.clone()) => TEXT,
+        owner.map(|(_, until)| moment(*until)) => TIMESTAMPTZ,
+        moment(workflow.updated_at) => TIMESTAMPTZ,
+        workflow.finished_at.map(moment) => TIMESTAMPTZ,
+        small(workflow.entries) => INT4,
+    ]
+}
+
+/// What `insert_workflow` is given.
+pub(super) fn insert_args(workflow: &Workflow, definition: i64, input: &str) -> Args {
+    let mut values = args![
+        wide(workflow.id) => UUID,
+        workflow.namespace.to_string() => TEXT,
+        workflow.name.to_string() => TEXT,
+        workflow.version.clone() => TEXT,
+        definition => INT8,
+        workflow.key.clone() => TEXT,
+        workflow.priority => INT4,
+        workflow.parent.map(uuid) => UUID,
+        i64::from(workflow.nesting) => INT8,
+        workflow.origin.map(wide) => UUID,
+        moment(workflow.created_at) => TIMESTAMPTZ,
+    ];
+    values.extend(changing_args(workflow));
+    values.extend(args![input.to_owned() => TEXT]);
+    values
+}
+
+/// What `tell_workflow` is given.
+pub(super) fn entry_args(workflow: i64, entries: &[WorkflowEntry]) -> Args {
+    fn each<T>(entries: &[WorkflowEntry], of: impl Fn(&WorkflowEntry) -> T) -> Vec<T> {
+        entries.iter().map(of).collect()
+    }
+    args![
+        workflow => INT8,
+        each(entries, |entry| small(entry.seq)) => INT4_ARRAY,
+        each(entries, |entry| entry.to.word()) => TEXT_ARRAY,
+        each(entries, |entry| moment(entry.at)) => TIMESTAMPTZ_ARRAY,
+        each(entries, |entry| entry.actor.clone()) => TEXT_ARRAY,
+        each(entries, |entry| entry.note.clone()) => TEXT_ARRAY,
+    ]
+}
+
+/// A row of the history; `from` is the entry before it, which is not stored twice.
+pub(super) fn entry(row: &Row, from: Option<WorkflowState>) -> Read<WorkflowEntry> {
+    Ok(WorkflowEntry {
+        seq: u32::try_from(get::<i32>(row, 0)?).map_err(|error| foreign(row, 0, error))?,
+        from,
+        to: parse(row, 1)?,
+        at: time(row, 2)?,
+        actor: get(row, 3)?,
+        note: get(row, 4)?,
+    })
+}
+
+pub(super) fn definition_line(row: &Row) -> Read<DefinitionLine> {
+    Ok(DefinitionLine {
+        name: name(row, 0)?,
+        version: get(row, 1)?,
+        steps: unsigned(row, 2)?,
+        created_at: timestamp(get(row, 3)?),
+    })
+}

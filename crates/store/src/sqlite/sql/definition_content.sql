@@ -1,0 +1,1 @@
+SELECT content FROM definitions WHERE seq = ?

@@ -1,0 +1,1 @@
+DELETE FROM tasks WHERE id >= ? AND id <= ? AND is_step = 1

@@ -1,0 +1,1 @@
+SELECT input FROM inputs WHERE workflow = ?

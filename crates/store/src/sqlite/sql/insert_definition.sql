@@ -1,0 +1,1 @@
+INSERT INTO definitions (seq, namespace, name, version, content, steps, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)

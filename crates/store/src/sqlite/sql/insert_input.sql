@@ -1,0 +1,1 @@
+INSERT INTO inputs (workflow, input) VALUES (?, ?)

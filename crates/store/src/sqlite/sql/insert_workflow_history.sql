@@ -1,0 +1,1 @@
+INSERT INTO workflow_history (workflow, n, state, at, actor, note) VALUES (?, ?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+SELECT result FROM tasks WHERE id = ?

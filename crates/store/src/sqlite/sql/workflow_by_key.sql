@@ -1,0 +1,1 @@
+SELECT * FROM workflows WHERE namespace = ? AND name = ? AND key = ?

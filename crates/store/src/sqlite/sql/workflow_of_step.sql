@@ -1,0 +1,1 @@
+SELECT * FROM workflows WHERE parent = ? ORDER BY seq DESC LIMIT 1

@@ -1,0 +1,1 @@
+SELECT * FROM workflows WHERE seq > ? ORDER BY seq

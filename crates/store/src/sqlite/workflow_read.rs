@@ -1,0 +1,152 @@
+//! Definitions and workflows: what is read about them.
+
+use std::sync::Arc;
+
+use rusqlite::Row;
+use windlass_core::{Blueprint, Json, Name, Place, Task, TaskId, Workflow, WorkflowId};
+
+use super::read::Snapshot;
+use super::row;
+use super::workflow_row::{self, Stored};
+use crate::request::{Cursor, Filter, Listing, Page};
+use crate::workflow::{
+    Blueprints, DefinitionLine, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
+};
+
+impl Snapshot<'_> {
+    fn blueprint(
+        &self,
+        blueprints: &Blueprints,
+        seq: i64,
+        content: Option<String>,
+    ) -> rusqlite::Result<Arc<Blueprint>> {
+        if let Some(known) = blueprints.get(seq) {
+            return Ok(known);
+        }
+        let content = match content {
+            Some(content) => content,
+            None => self
+                .one(include_str!("sql/definition_content.sql"), [seq], |row| row.get(0))?
+                .unwrap_or_default(),
+        };
+        let blueprint = Arc::new(Blueprint::stored(&content).map_err(workflow_row::unreadable)?);
+        blueprints.put(seq, &blueprint);
+        Ok(blueprint)
+    }
+
+    pub(super) fn definition(
+        &self,
+        blueprints: &Blueprints,
+        namespace: Name,
+        name: &Name,
+        version: Option<&str>,
+    ) -> rusqlite::Result<Option<StoredDefinition>> {
+        if version.is_some_and(Workflow::is_own_version) {
+            return Ok(None);
+        }
+        let found = match version {
+            Some(version) => self.one(
+                include_str!("sql/definition_by_version.sql"),
+                [&*namespace, name, version],
+                workflow_row::definition,
+            )?,
+            None => self.one(
+                include_str!("sql/newest_definition.sql"),
+                [&*namespace, name],
+                workflow_row::definition,
+            )?,
+        };
+        let Some((seq, version, content, created_at)) = found else { return Ok(None) };
+        let blueprint = self.blueprint(blueprints, seq, Some(content))?;
+        Ok(Some(StoredDefinition { namespace, version, blueprint, created_at }))
+    }
+
+    pub(super) fn definitions(
+        &self,
+        namespace: &Name,
+        name: Option<&Name>,
+    ) -> rusqlite::Result<Vec<DefinitionLine>> {
+        let decode = workflow_row::definition_line;
+        match name {
+            Some(name) => {
+                self.all(include_str!("sql/definition_versions.sql"), [&**namespace, &**name], decode)
+            }
+            None => self.all(include_str!("sql/definitions.sql"), [&**namespace], decode),
+        }
+    }
+
+    pub(super) fn workflow(
+        &self,
+        blueprints: &Blueprints,
+        id: WorkflowId,
+    ) -> rusqlite::Result<Option<WorkflowRecord>> {
+        let sql = include_str!("sql/workflow_by_id.sql");
+        let found = self.one(sql, [id.as_bytes()], workflow_row::stored)?;
+        let Some(Stored { seq, definition, workflow }) = found else { return Ok(None) };
+        let input = self
+            .one(include_str!("sql/input.sql"), [seq], |row| Ok(Json::stored(row.get_ref(0)?.as_str()?)))?;
+        let mut from = None;
+        let history = self.all(include_str!("sql/workflow_history.sql"), [seq], |row| {
+            let entry = workflow_row::entry(row, from)?;
+            from = Some(entry.to);
+            Ok(entry)
+        })?;
+        let blueprint = self.blueprint(blueprints, definition, None)?;
+        Ok(Some(WorkflowRecord { workflow, blueprint, input: input.unwrap_or_default(), history }))
+    }
+
+    pub(super) fn find_workflow(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        key: &str,
+    ) -> rusqlite::Result<Option<WorkflowId>> {
+        let sql = include_str!("sql/workflow_by_key.sql");
+        let found = self.one(sql, [&**namespace, &**name, key], workflow_row::stored)?;
+        Ok(found.map(|stored| stored.workflow.id))
+    }
+
+    /// A page of workflows.
+    pub(super) fn workflows(&self, filter: &WorkflowFilter, page: Page) -> rusqlite::Result<WorkflowListing> {
+        let (start, sql) = match page.oldest_first {
+            true => (0, include_str!("sql/workflows_oldest.sql")),
+            false => (i64::MAX, include_str!("sql/workflows_newest.sql")),
+        };
+        let after = page.after.map_or(start, |Cursor(place)| i64::try_from(place).unwrap_or(start));
+        let mut statement = self.statement(sql)?;
+        let rows = statement.query_map([after], |row| {
+            let Stored { seq, workflow, .. } = workflow_row::stored(row)?;
+            Ok((u64::try_from(seq).unwrap_or(0), workflow))
+        })?;
+        page.pick(rows, |workflow| filter.wants(workflow))
+            .map(|(workflows, next)| WorkflowListing { workflows, next })
+    }
+
+    /// A page of the tasks of a workflow, in the order of their places.
+    pub(super) fn steps(
+        &self,
+        workflow: WorkflowId,
+        filter: &Filter,
+        page: Page,
+    ) -> rusqlite::Result<Listing> {
+        let (range, after) = (workflow.tasks(), page.after.map(|Cursor(number)| workflow.at(number)));
+        let (first, last) = (*range.start(), *range.end());
+        let (sql, bounds) = match page.oldest_first {
+            true => (include_str!("sql/list_steps_oldest.sql"), [after.unwrap_or(first), last]),
+            false => (include_str!("sql/list_steps_newest.sql"), [after.unwrap_or(last), first]),
+        };
+        let mut statement = self.statement(sql)?;
+        let rows = statement.query_map(bounds.each_ref().map(TaskId::as_bytes), |row| {
+            let (_, task) = row::task(row)?;
+            Ok((Place::of(task.id).number(), task))
+        })?;
+        let (tasks, next) = page.pick(rows, |task: &Task| filter.wants(task))?;
+        Ok(Listing { tasks, next })
+    }
+
+    pub(super) fn results(&self, tasks: &[TaskId]) -> rusqlite::Result<Vec<Option<Json>>> {
+        let json = |row: &Row<'_>| Ok(row.get_ref(0)?.as_str_or_null()?.map(Json::stored));
+        let result = |task: &TaskId| self.one(include_str!("sql/result_by_id.sql"), [task.as_bytes()], json);
+        tasks.iter().map(|task| Ok(result(task)?.flatten())).collect()
+    }
+}

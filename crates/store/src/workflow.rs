@@ -1,0 +1,206 @@
+//! What is asked of a store about workflows, and what it answers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use windlass_core::{
+    Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Rejected, Status, Task, Timestamp,
+    Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
+};
+
+use crate::error::Result;
+use crate::request::Cursor;
+
+/// The answer to a definition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Defined {
+    /// Its version: the one that was asked for, the one that has the same content, or the next.
+    pub version: String,
+    /// Whether it was made now.
+    pub created: bool,
+}
+
+/// A definition that a store keeps.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredDefinition {
+    /// Tenant.
+    pub namespace: Name,
+    /// Its version.
+    pub version: String,
+    /// What it says.
+    pub blueprint: Arc<Blueprint>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+impl StoredDefinition {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.blueprint.definition().name
+    }
+}
+
+/// A definition in a list.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DefinitionLine {
+    /// Its name.
+    pub name: Name,
+    /// Its version.
+    pub version: String,
+    /// How many steps it has.
+    pub steps: u32,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Checks a definition before anything is written. Its content is what is kept and compared: all of it but the version.
+pub(crate) fn check_definition(definition: Definition) -> Result<(Arc<Blueprint>, String), Rejected> {
+    // One that cannot be is refused before it is left out.
+    let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
+    let text = blueprint.definition().content();
+    if text.len() > limits::DEFINITION_BYTES {
+        let expected = format!("at most {} bytes", limits::DEFINITION_BYTES);
+        return Err(Invalid::number("size of the definition", text.len(), expected).into());
+    }
+    Ok((Arc::new(blueprint.without_version()), text))
+}
+
+/// The version of a definition that does not say, after these of the same name.
+pub(crate) fn next_version<'a>(known: impl Iterator<Item = &'a str>) -> String {
+    let numbers = known.filter_map(|version| version.parse::<u64>().ok());
+    numbers.max().unwrap_or(0).saturating_add(1).to_string()
+}
+
+/// The answer to the start of a workflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Started {
+    /// The workflow: the one that was asked for, or the one that has the key already.
+    pub id: WorkflowId,
+    /// Where it is.
+    pub state: WorkflowState,
+    /// Whether it was made now.
+    pub created: bool,
+}
+
+/// A workflow with everything that belongs to it but its tasks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WorkflowRecord {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// What it follows.
+    pub blueprint: Arc<Blueprint>,
+    /// What it was given.
+    pub input: Json,
+    /// All that happened to it as a whole, oldest first.
+    pub history: Vec<WorkflowEntry>,
+}
+
+/// Which workflows to list. Everything that is set must hold.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct WorkflowFilter {
+    /// In one of these states; empty means any.
+    pub states: Vec<WorkflowState>,
+    /// Of this namespace.
+    pub namespace: Option<Name>,
+    /// With a definition of this name.
+    pub name: Option<Name>,
+}
+
+impl WorkflowFilter {
+    /// Whether `workflow` is wanted.
+    #[must_use]
+    pub fn wants(&self, workflow: &Workflow) -> bool {
+        (self.states.is_empty() || self.states.contains(&workflow.state))
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == workflow.namespace)
+            && self.name.as_ref().is_none_or(|name| *name == workflow.name)
+    }
+}
+
+/// One page of a list of workflows.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct WorkflowListing {
+    /// The workflows.
+    pub workflows: Vec<Workflow>,
+    /// Where to go on.
+    pub next: Option<Cursor>,
+}
+
+/// Definitions that were read before: they never change, and reading a large one takes a while.
+#[derive(Debug, Default)]
+pub(crate) struct Blueprints(Mutex<HashMap<i64, Arc<Blueprint>>>);
+
+impl Blueprints {
+    /// More than a process works on at once.
+    const MOST: usize = 256;
+
+    pub(crate) fn get(&self, seq: i64) -> Option<Arc<Blueprint>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).cloned()
+    }
+
+    pub(crate) fn put(&self, seq: i64, blueprint: &Arc<Blueprint>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= Self::MOST {
+            known.clear();
+        }
+        known.insert(seq, blueprint.clone());
+    }
+
+    pub(crate) fn forget(&self, seq: i64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&seq);
+    }
+}
+
+/// What a turn has done to the tasks of workflows, until that is followed up: once for each workflow, in the order of their ids.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched(BTreeMap<WorkflowId, Noted>);
+
+/// What was done to the tasks of one workflow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noted {
+    changed: Vec<(Task, Status)>,
+    created: Vec<Task>,
+    gone: Vec<Task>,
+}
+
+impl Touched {
+    /// Takes note of what `changes` does to `task` and to those that it makes. What does not concern a workflow is nothing to take note of.
+    pub(crate) fn note(&mut self, task: &Task, changes: &Changes) {
+        let Some(workflow) = task.spec.workflow else { return };
+        for change in &changes.tasks {
+            self.note_change(task, &change.after);
+        }
+        if !changes.created.is_empty() {
+            let created = changes.created.iter().map(|(task, ..)| task.clone());
+            self.0.entry(workflow).or_default().created.extend(created);
+        }
+    }
+
+    /// Takes note of one change.
+    pub(crate) fn note_change(&mut self, task: &Task, after: &Status) {
+        if let Some(workflow) = task.spec.workflow.filter(|_| Workflow::is_touched(&task.status, after)) {
+            self.0.entry(workflow).or_default().changed.push((task.clone(), after.clone()));
+        }
+    }
+
+    /// Takes note of a task that is deleted.
+    pub(crate) fn note_gone(&mut self, task: &Task) {
+        if let Some(workflow) = task.spec.workflow {
+            self.0.entry(workflow).or_default().gone.push(task.clone());
+        }
+    }
+
+    /// The next workflow to follow up.
+    pub(crate) fn pop(&mut self) -> Option<(WorkflowId, Noted)> {
+        self.0.pop_first()
+    }
+}
+
+impl Noted {
+    /// Tells a cascade.
+    pub(crate) fn tell(&self, cascade: &mut Cascade) {
+        self.gone.iter().for_each(|task| cascade.note_gone(task));
+        self.created.iter().for_each(|task| cascade.note_new(task));
+        self.changed.iter().for_each(|(before, after)| cascade.note(before, after));
+    }
+}
