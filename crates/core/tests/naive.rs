@@ -396,6 +396,11 @@ struct Step {
 fn may_be_taken_for_a_repeat(task: &Task, command: &Command) -> bool {
     let status = &task.status;
     let Command::Finish { token, outcome, .. } = command else { return false };
+    // A list that was empty, or is done, has completed its step; nothing says that this task was none.
+    if matches!(outcome, Outcome::Expanded { .. }) {
+        let is_holder = status.worker.as_ref() == Some(&token.worker);
+        return status.state == State::Completed && is_holder && token.lease == status.lease;
+    }
     let looks_alike = match outcome {
         Outcome::Completed { .. } => false,
         Outcome::Failed { retryable, .. } => *retryable && status.state == State::WaitingForRetry,

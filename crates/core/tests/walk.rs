@@ -490,6 +490,7 @@ fn beginnings() -> Vec<Life> {
         Life::waiting(Some(2)),
         Life::skipped(Some(2)),
         Life::step(1, 0, false, WorkflowState::StepsInProcess),
+        Life::step(1, 0, true, WorkflowState::StepsInProcess),
         Life::step(2, 0, true, WorkflowState::StepsInProcess),
         Life::step(2, 1, false, WorkflowState::StepsInProcess),
         Life::step(1, 0, false, WorkflowState::Error),

@@ -356,19 +356,19 @@ pub struct Reconciled {
 }
 
 /// Where a look of the reconcile chore begins: at the lanes, and when they are done, at the workflows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look<'a> {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
     /// After this lane.
-    Lanes(Option<&'a str>),
+    Lanes(Option<String>),
     /// After this workflow.
     Workflows(Option<WorkflowId>),
 }
 
-impl<'a> Look<'a> {
+impl Look {
     /// From the end of an earlier look.
-    pub(crate) fn after(text: Option<&'a str>) -> Self {
+    pub(crate) fn after(text: Option<&str>) -> Self {
         match text.map(|text| text.split_once(' ').unwrap_or((text, ""))) {
-            Some(("lane", lane)) => Self::Lanes(Some(lane)),
+            Some(("lane", lane)) => Self::Lanes(Some(lane.into())),
             Some(("workflow", id)) => Self::Workflows(id.parse().ok()),
             _ => Self::Lanes(None),
         }

@@ -1,6 +1,7 @@
 //! The store in memory: the executable specification. Short, obvious and unoptimised on purpose;
 //! other stores are compared with it row by row. Good for tests, lost when the process ends.
 
+mod lanes;
 mod workflows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -360,7 +361,7 @@ impl Store for MemoryStore {
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
         let mut rows = self.open()?;
         let reconciled = match Look::after(after.as_deref()) {
-            Look::Lanes(after) => rows.reconcile_lanes(after, limit),
+            Look::Lanes(after) => rows.reconcile_lanes(after.as_deref(), limit),
             Look::Workflows(after) => rows.reconcile_workflow(after, self.clock.now()),
         };
         self.ring(&rows);
@@ -530,57 +531,16 @@ impl Rows {
     fn insert(&mut self, task: Task, payload: Json, result: Option<Json>, entry: Entry) {
         self.last_seq += 1;
         self.seqs.insert(task.id, self.last_seq);
-        let (history, notes) = (vec![entry], Vec::new());
-        self.tasks.insert(self.last_seq, Record { task: task.clone(), payload, result, history, notes });
         self.rings.claimable += u64::from(task.is_claimable());
         self.rings.timed += u64::from(task.status.due_at.is_some());
-        self.give_slots(&task);
-    }
-
-    /// Looks at the lanes after `after` in which somebody waits.
-    fn reconcile_lanes(&mut self, after: Option<&str>, limit: usize) -> Reconciled {
-        // One parked task of each lane.
-        let mut lanes = BTreeMap::new();
-        for task in self.tasks.values().map(|record| &record.task).filter(|task| task.is_parked()) {
-            let lane = task.spec.lane_key().map(|(namespace, key)| format!("{namespace} {key}"));
-            lanes.entry(lane.unwrap_or_default()).or_insert_with(|| task.clone());
-        }
-        let rest = lanes.into_iter().filter(|(lane, _)| after.is_none_or(|after| **lane > *after));
-        let rest: Vec<_> = rest.take(limit).collect();
-        let repaired = rest.iter().map(|(_, task)| self.give_slots(task)).sum();
-        let last = rest.last().filter(|_| rest.len() == limit).map(|(lane, _)| &**lane);
-        Reconciled { repaired, next: Some(Look::next_lane(last)) }
+        let (slots, history, notes) = (task.clone(), vec![entry], Vec::new());
+        self.tasks.insert(self.last_seq, Record { task, payload, result, history, notes });
+        self.give_slots(&slots);
     }
 
     fn delete(&mut self, id: TaskId) {
         if let Some(seq) = self.seqs.remove(&id) {
             self.tasks.remove(&seq);
-        }
-    }
-
-    /// The tasks of the lane that `task` is in, itself included, in submit order.
-    fn lane(&self, task: &Task) -> impl Iterator<Item = &Task> {
-        let key = task.spec.lane_key().map(|(namespace, key)| (namespace.clone(), key.to_owned()));
-        let same = move |other: &&Task| {
-            key.is_some() && other.spec.lane_key() == key.as_ref().map(|(name, key)| (name, key.as_str()))
-        };
-        self.tasks.values().map(|record| &record.task).filter(same)
-    }
-
-    /// Gives free slots of the task's lane to parked tasks, in submit order. The head of the line decides:
-    /// if it cannot start, nobody overtakes it. Says how many it gave.
-    fn give_slots(&mut self, task: &Task) -> u64 {
-        let mut given = 0;
-        loop {
-            let taken = self.lane(task).filter(|other| other.status.slot).count();
-            let Some(head) = self.lane(task).find(|other| other.is_parked()) else { return given };
-            if !head.spec.lane.as_ref().is_some_and(|lane| lane.admits(taken)) {
-                return given;
-            }
-            let seq = self.seqs[&head.id];
-            self.tasks.entry(seq).and_modify(|record| record.task.status.slot = true);
-            self.rings.claimable += 1;
-            given += 1;
         }
     }
 

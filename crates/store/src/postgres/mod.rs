@@ -431,7 +431,7 @@ impl Store for PostgresStore {
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
         self.run(async move |inner| match Look::after(after.as_deref()) {
-            Look::Lanes(after) => inner.reconcile_lanes(after, limit).await,
+            Look::Lanes(after) => inner.reconcile_lanes(after.as_deref(), limit).await,
             Look::Workflows(after) => inner.reconcile_workflow(after).await,
         })
         .await

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Blueprint, Json, Name, Place, Task, TaskId, Workflow, WorkflowId, limits};
+use windlass_core::{Blueprint, Cascade, Json, Name, Place, Task, TaskId, Workflow, WorkflowId, limits};
 
 use super::Inner;
 use super::failure::Failure;
@@ -11,6 +11,7 @@ use super::row::{self, Foreign, signed, uuid};
 use super::sql::WORKFLOW;
 use super::tx::args;
 use super::workflow_row::{self, Stored, wide};
+use super::workflows::range_args;
 use crate::error::Result;
 use crate::request::{Cursor, Filter, Listing, Page};
 use crate::workflow::{DefinitionLine, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord};
@@ -77,15 +78,7 @@ impl Inner {
         let Some(Stored { definition, workflow, .. }) = first(found, workflow_row::stored)? else {
             return Ok(None);
         };
-        let blueprint = match self.blueprints.get(definition) {
-            Some(known) => known,
-            None => {
-                let content = self.ask(|sql| &sql.definition_content, || args![definition => INT8]).await?;
-                let read = |row: &_| self.blueprint(definition, row::get(row, 0)?).map_err(Foreign);
-                let gone = || Failure::from(Foreign("its definition is gone".into())).error();
-                first(&content, read)?.ok_or_else(gone)?
-            }
-        };
+        let blueprint = self.blueprint_of(definition).await?;
         let input = first(input, |row| row::json(row, 0))?.flatten().unwrap_or_default();
         let mut from = None;
         let mut entries = Vec::with_capacity(history.rows.len());
@@ -158,6 +151,42 @@ impl Inner {
         let picked = page.pick(rows, |task: &Task| filter.wants(task));
         let (tasks, next) = picked.map_err(|error: Foreign| Failure::from(error).error())?;
         Ok(Listing { tasks, next })
+    }
+
+    /// The first workflow after `after` that is not over, and how much about it is not as it should be.
+    pub(super) async fn look_at_next(
+        self: &Arc<Self>,
+        after: Option<WorkflowId>,
+    ) -> Result<Option<(WorkflowId, u64)>> {
+        let after = after.map_or(uuid::Uuid::nil(), wide);
+        let next = self.ask(|sql| &sql.next_open_workflow, || args![after => UUID]).await?;
+        let Some(id) = first(&next, |row| workflow_row::workflow_id(row, 0))? else { return Ok(None) };
+        let answers = self
+            .read(|| {
+                vec![
+                    (|sql| &sql.workflow, args![wide(id) => UUID]),
+                    (|sql| &sql.steps, range_args(&id.tasks())),
+                ]
+            })
+            .await?;
+        let [found, tasks] = &answers[..] else { return Ok(None) };
+        let Some(Stored { definition, workflow, .. }) = first(found, workflow_row::stored)? else {
+            return Ok(Some((id, 0)));
+        };
+        let tasks = all(tasks, |row| Ok(row::task(row)?.1))?;
+        let mut cascade = Cascade::new(self.blueprint_of(definition).await?, workflow, self.clock.now());
+        Ok(Some((id, cascade.recount(tasks))))
+    }
+
+    /// The definition that a workflow follows.
+    async fn blueprint_of(self: &Arc<Self>, definition: i64) -> Result<Arc<Blueprint>> {
+        if let Some(known) = self.blueprints.get(definition) {
+            return Ok(known);
+        }
+        let content = self.ask(|sql| &sql.definition_content, || args![definition => INT8]).await?;
+        let read = |row: &_| self.blueprint(definition, row::get(row, 0)?).map_err(Foreign);
+        let gone = || Failure::from(Foreign("its definition is gone".into())).error();
+        first(&content, read)?.ok_or_else(gone)
     }
 
     pub(super) async fn results(self: &Arc<Self>, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {

@@ -22,7 +22,7 @@ use crate::workflow::{Defined, Started, check_definition, next_version};
 /// A definition's number, what it says, and its version.
 type Found = (i64, Arc<Blueprint>, String);
 
-fn range_args(range: &RangeInclusive<TaskId>) -> Args {
+pub(super) fn range_args(range: &RangeInclusive<TaskId>) -> Args {
     args![uuid(*range.start()) => UUID, uuid(*range.end()) => UUID]
 }
 
@@ -85,38 +85,35 @@ impl Inner {
         Ok(workflow)
     }
 
-    /// Looks at the first workflow after `after` that is not over.
+    /// Looks at the first workflow after `after` that is not over. Its row is locked only if there is something to do.
     pub(super) async fn reconcile_workflow(self: Arc<Self>, after: Option<WorkflowId>) -> Result<Reconciled> {
-        let (reconciled, rings) = self
+        let Some((id, wrong)) = self.look_at_next(after).await? else { return Ok(Reconciled::default()) };
+        let repaired = if wrong > 0 { self.repair_workflow(id).await? } else { 0 };
+        Ok(Reconciled { repaired, next: Some(Look::next_workflow(id)) })
+    }
+
+    /// Puts right what is not as it should be about a workflow. Says how much that was.
+    async fn repair_workflow(self: &Arc<Self>, id: WorkflowId) -> Result<u64> {
+        let (repaired, rings) = self
             .transaction(async |tx: &mut Tx| {
                 let mut board = Board::default();
-                let after = after.map_or(uuid::Uuid::nil(), wide);
-                let next = tx.ask(|sql| &sql.next_open_workflow, args![after => UUID]).await?;
-                let Some(row) = next.rows.first() else {
-                    return Ok((Reconciled::default(), Rings::default()));
-                };
-                let id = workflow_row::workflow_id(row, 0)?;
                 tx.lock_workflows(&mut board, &[id]).await?;
                 let now = tx.now().await?;
-                let mut repaired = 0;
-                if let Some(stored) = board.workflows.get(&id).map(|locked| locked.stored.clone()) {
-                    let rows = tx.ask(|sql| &sql.steps, range_args(&id.tasks())).await?.rows;
-                    let tasks =
-                        rows.iter().map(|row| Ok(row::task(row)?.1)).collect::<Result<Vec<_>, Foreign>>()?;
-                    let mut cascade = Cascade::new(tx.blueprint_of(&stored).await?, stored.workflow, now);
-                    repaired = cascade.recount(tasks);
-                    if repaired > 0 {
-                        tx.load_between(&mut board, &id.tasks()).await?;
-                        tx.drive(&mut board, id, cascade, now).await?;
-                        tx.follow_up(&mut board, now).await?;
-                    }
-                }
-                let reconciled = Reconciled { repaired, next: Some(Look::next_workflow(id)) };
-                Ok((reconciled, tx.commit_board(board).await?))
+                let Some(stored) = board.workflows.get(&id).map(|locked| locked.stored.clone()) else {
+                    return Ok((0, Rings::default()));
+                };
+                let rows = tx.ask(|sql| &sql.steps, range_args(&id.tasks())).await?.rows;
+                let tasks = rows.iter().map(|row| Ok(row::task(row)?.1)).collect::<Result<_, Foreign>>()?;
+                let mut cascade = Cascade::new(tx.blueprint_of(&stored).await?, stored.workflow, now);
+                let repaired = cascade.recount(tasks);
+                tx.load_between(&mut board, &id.tasks()).await?;
+                tx.drive(&mut board, id, cascade, now).await?;
+                tx.follow_up(&mut board, now).await?;
+                Ok((repaired, tx.commit_board(board).await?))
             })
             .await?;
         self.ring(rings);
-        Ok(reconciled)
+        Ok(repaired)
     }
 }
 

@@ -374,12 +374,19 @@ impl Store for SqliteStore {
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        self.writer
-            .run(limit, move |tx| match Look::after(after.as_deref()) {
-                Look::Lanes(after) => tx.reconcile_lanes(after, limit),
-                Look::Workflows(after) => tx.reconcile_workflow(after),
-            })
-            .await
+        let after = match Look::after(after.as_deref()) {
+            Look::Lanes(after) => {
+                return self.writer.run(limit, move |tx| tx.reconcile_lanes(after.as_deref(), limit)).await;
+            }
+            Look::Workflows(after) => after,
+        };
+        // The writer is asked only if there is something to do: a workflow may be large.
+        let (blueprints, now) = (self.blueprints.clone(), self.clock.now());
+        let found = self.readers.run(move |snapshot| snapshot.look_at_next(&blueprints, after, now)).await?;
+        let Some((id, wrong)) = found else { return Ok(Reconciled::default()) };
+        let repaired =
+            if wrong > 0 { self.writer.run(1, move |tx| tx.repair_workflow(id)).await? } else { 0 };
+        Ok(Reconciled { repaired, next: Some(Look::next_workflow(id)) })
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {

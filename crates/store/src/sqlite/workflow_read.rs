@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Row;
-use windlass_core::{Blueprint, Json, Name, Place, Task, TaskId, Workflow, WorkflowId};
+use windlass_core::{Blueprint, Cascade, Json, Name, Place, Task, TaskId, Timestamp, Workflow, WorkflowId};
 
 use super::read::Snapshot;
 use super::row;
@@ -142,6 +142,23 @@ impl Snapshot<'_> {
         })?;
         let (tasks, next) = page.pick(rows, |task: &Task| filter.wants(task))?;
         Ok(Listing { tasks, next })
+    }
+
+    /// The first workflow after `after` that is not over, and how much about it is not as it should be.
+    pub(super) fn look_at_next(
+        &self,
+        blueprints: &Blueprints,
+        after: Option<WorkflowId>,
+        now: Timestamp,
+    ) -> rusqlite::Result<Option<(WorkflowId, u64)>> {
+        let after = after.map_or([0; 16], |after| *after.as_bytes());
+        let next = self.one(include_str!("sql/next_open_workflow.sql"), [after], workflow_row::stored)?;
+        let Some(Stored { definition, workflow, .. }) = next else { return Ok(None) };
+        let (id, range) = (workflow.id, workflow.id.tasks());
+        let bounds = [range.start().as_bytes(), range.end().as_bytes()];
+        let tasks = self.all(include_str!("sql/steps_between.sql"), bounds, |row| Ok(row::task(row)?.1))?;
+        let blueprint = self.blueprint(blueprints, definition, None)?;
+        Ok(Some((id, Cascade::new(blueprint, workflow, now).recount(tasks))))
     }
 
     pub(super) fn results(&self, tasks: &[TaskId]) -> rusqlite::Result<Vec<Option<Json>>> {

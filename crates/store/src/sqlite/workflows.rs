@@ -16,7 +16,6 @@ use super::row;
 use super::tx::{Sort, Tx};
 use super::workflow_row::{self, Stored};
 use crate::error::Result;
-use crate::request::{Look, Reconciled};
 use crate::workflow::{Defined, Started, check_definition, next_version};
 
 impl Tx<'_, '_> {
@@ -230,7 +229,7 @@ impl Tx<'_, '_> {
         let stored = self.workflow(id)?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
         let mut cascade = Cascade::new(self.blueprint_of(&stored)?, stored.workflow.clone(), self.now);
         cascade.steer(steering, by)?;
-        self.drive(stored, cascade)
+        self.drive(&stored, cascade)
     }
 
     /// What has to follow from all that was done to tasks of workflows.
@@ -239,7 +238,7 @@ impl Tx<'_, '_> {
             let Some(stored) = self.workflow(id)? else { continue };
             let mut cascade = Cascade::new(self.blueprint_of(&stored)?, stored.workflow.clone(), self.now);
             noted.tell(&mut cascade);
-            self.drive(stored, cascade)?;
+            self.drive(&stored, cascade)?;
         }
         Ok(())
     }
@@ -250,7 +249,7 @@ impl Tx<'_, '_> {
         self.write_changes(*seq, task, &conclude(task, ended, self.now), false)
     }
 
-    fn drive(&mut self, stored: Stored, mut cascade: Cascade) -> Result<()> {
+    fn drive(&mut self, stored: &Stored, mut cascade: Cascade) -> Result<()> {
         let mut seqs = HashMap::new();
         while let Some(wanted) = cascade.wanted() {
             match wanted {
@@ -283,7 +282,7 @@ impl Tx<'_, '_> {
         self.write_cascaded(stored, cascade.done(), &seqs)
     }
 
-    fn write_cascaded(&mut self, stored: Stored, done: Cascaded, seqs: &HashMap<TaskId, i64>) -> Result<()> {
+    fn write_cascaded(&mut self, stored: &Stored, done: Cascaded, seqs: &HashMap<TaskId, i64>) -> Result<()> {
         let mut lanes = BTreeMap::new();
         for (before, change) in &done.tasks {
             let seq = match seqs.get(&change.id) {
@@ -309,7 +308,7 @@ impl Tx<'_, '_> {
         if let Some(change) = done.workflow {
             let is_news = change.after.state.is_settled() && !stored.workflow.state.is_settled();
             self.ledger.rings.settled += u64::from(is_news);
-            let after = Stored { workflow: change.after, ..stored };
+            let after = Stored { workflow: change.after, ..*stored };
             self.write_with(|sql| &mut sql.put_workflow, |statement| workflow_row::put(statement, &after))?;
             for entry in &change.entries {
                 self.write_entry(after.seq, entry)?;
@@ -341,20 +340,17 @@ impl Tx<'_, '_> {
         rows.collect::<rusqlite::Result<_>>().map_err(failure)
     }
 
-    /// Looks at the first workflow after `after` that is not over.
-    pub(super) fn reconcile_workflow(&mut self, after: Option<WorkflowId>) -> Result<Reconciled> {
-        let after = after.map_or([0; 16], |after| *after.as_bytes());
-        let next = self.read(|sql| &mut sql.next_open_workflow, [after], workflow_row::stored)?;
-        let Some(stored) = next else { return Ok(Reconciled::default()) };
-        let id = stored.workflow.id;
+    /// Puts right what is not as it should be about a workflow. Says how much that was.
+    pub(super) fn repair_workflow(&mut self, id: WorkflowId) -> Result<u64> {
+        let Some(stored) = self.workflow(id)? else { return Ok(0) };
         let tasks = self.steps(id.tasks(), false)?;
         let mut cascade = Cascade::new(self.blueprint_of(&stored)?, stored.workflow.clone(), self.now);
         let repaired = cascade.recount(tasks.into_iter().map(|(_, task)| task).collect());
         if repaired > 0 {
-            self.drive(stored, cascade)?;
+            self.drive(&stored, cascade)?;
             self.follow_up()?;
         }
-        Ok(Reconciled { repaired, next: Some(Look::next_workflow(id)) })
+        Ok(repaired)
     }
 
     /// Removes workflows that retention does not keep, at most `limit`, with all that belongs to them.

@@ -27,8 +27,8 @@ impl World {
         };
         let mut new = NewWorkflow::new(id, source, self.json());
         new.namespace = self.namespace();
-        if self.random.chance(30) {
-            new.key = Some(self.random.pick(&KEYS).into());
+        if self.random.chance(40) {
+            new.key = Some(self.random.pick(&KEYS[..2]).into());
             new.on_conflict = self.random.pick(&[OnConflict::Return, OnConflict::Reject]);
         }
         if self.random.chance(20) {
@@ -39,9 +39,9 @@ impl World {
             // A child is where its parent is, as a rule.
             new.namespace = Name::default();
         }
-        if self.random.chance(10) {
+        if self.random.chance(20) {
             new.origin = Some(self.workflow());
-            new.carried = (0..5).filter(|_| self.random.chance(40)).map(|n| (n, Json::default())).collect();
+            new.carried = (0..5).filter(|_| self.random.chance(60)).map(|n| (n, Json::default())).collect();
         }
         new.actor = self.random.pick(&[None, Some("ada"), Some("a\0c")]).map(Into::into);
         Operation::Start(Box::new(new))
@@ -100,7 +100,7 @@ impl World {
             steps["b"]["needs"] = json!(["a"]);
         }
         let on_failure = if self.random.chance(25) { "fail_fast" } else { "finish_independent" };
-        let name = self.random.pick(&["flow", "Flow"]);
+        let name = self.random.pick(&["flow", "flow", "flow", "Flow"]);
         definition_of(json!({ "name": name, "steps": Value::Object(steps), "on_failure": on_failure }))
     }
 

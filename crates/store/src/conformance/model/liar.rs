@@ -242,7 +242,8 @@ impl Wrap for Liar {
     }
 
     async fn start(&self, inner: &dyn Store, mut new: NewWorkflow) -> Result<Started> {
-        if self.lies(Lie::DropsCarried, new.parent.is_none() && new.carried.iter().any(|(n, _)| *n == 0)) {
+        // A start may be refused, and the lie with it.
+        if new.carried.iter().any(|(n, _)| *n == 0) && self.lies_on(Lie::DropsCarried) {
             new.carried.clear();
         }
         inner.start(new).await

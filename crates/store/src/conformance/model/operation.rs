@@ -190,7 +190,9 @@ impl Answer {
             Self::Campaigned(Ok(None)) => vec!["another leads"],
             Self::Pruned(Ok(1..)) => vec!["pruned"],
             Self::Defined(Ok(defined)) => vec![if defined.created { "defined" } else { "defined before" }],
-            Self::Started(Ok(started)) => vec![if started.created { "started" } else { "started before" }],
+            Self::Started(Ok(started)) => {
+                vec![if started.created { "started" } else { "started before" }, started.state.word()]
+            }
             Self::Steered(Ok(workflow)) => vec!["steered", workflow.state.word()],
             Self::Defined(result) => vec![word(result)],
             Self::Started(result) => vec![word(result)],

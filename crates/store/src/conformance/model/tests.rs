@@ -56,7 +56,7 @@ fn the_truth_passes() {
 /// that are within too many others.
 #[test]
 fn every_answer_is_met() {
-    let met = run_against(Lie::Nothing, 1000..1100).unwrap().met;
+    let met = run_against(Lie::Nothing, 1000..1120).unwrap().met;
     let states = State::ALL.into_iter();
     let refusals = [
         "task_not_found",
@@ -114,7 +114,6 @@ fn every_answer_is_met() {
         "error",
         "blocked_by_failures",
         "evaluating_results",
-        "enqueuing_steps",
         "waiting_for_dependencies",
     ];
     let others = others.into_iter().chain(more);
