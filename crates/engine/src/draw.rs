@@ -23,6 +23,7 @@
 //! ```
 
 mod dot;
+mod flow;
 mod fold;
 mod graph;
 mod icon;

@@ -84,4 +84,6 @@ pub use windlass_store::{PostgresStore, postgres};
 #[cfg(feature = "sqlite")]
 pub use windlass_store::{SqliteStore, sqlite};
 pub use worker::{RunningWorker, WorkerBuilder};
-pub use workflow::{Inspection, Start as StartWorkflow};
+pub use workflow::{
+    Inspection, Missing, MissingStep, Start as StartWorkflow, StepAncestor, StepExplanation, StepWaits,
+};

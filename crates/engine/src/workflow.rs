@@ -1,5 +1,7 @@
 //! What programs do with workflows: define them, start them, look at them, wait for them, intervene.
 
+mod explain;
+
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -9,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 use windlass_core::{
     BlockingReason, Blueprint, By, Command, Definition, ExecutionContext, Flaw, Identity, Invalid, Json,
-    Name, NewWorkflow, OnConflict, Place, Rejected, Source, State, Steering, Task, TaskId, Workflow,
+    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId, Workflow,
     WorkflowId,
 };
 use windlass_store::{
@@ -20,6 +22,8 @@ use windlass_store::{
 use crate::client::{Client, Looks};
 use crate::flow::{check_input, lint};
 use crate::ids::workflow_id;
+
+pub use explain::{Missing, MissingStep, StepAncestor, StepExplanation, StepWaits};
 
 impl Client {
     /// Keeps a definition in this namespace. The same content gives the same version.
@@ -238,14 +242,17 @@ impl Inspection {
         self.tasks.binary_search_by_key(&id, |task| task.id).ok().map(|at| &self.tasks[at])
     }
 
-    /// The parents of a step that are not done, with where they are.
+    /// The parents of a step that are not done (for `all_done`: not over), with where they are.
     pub fn unmet(&self, number: u32) -> impl Iterator<Item = (&Name, State)> {
+        let name = |task: &Task| Some(&self.record.blueprint.step(Place::of(task.id).step)?.name);
+        self.unmet_tasks(number).filter_map(move |task| Some((name(task)?, task.status.state)))
+    }
+
+    fn unmet_tasks(&self, number: u32) -> impl Iterator<Item = &Task> {
         let blueprint = &self.record.blueprint;
-        let parents = blueprint.graph().parents(number).iter();
-        let states =
-            parents.filter_map(|parent| Some((blueprint.step(*parent)?, self.step(*parent)?.status.state)));
-        let is_met = |state: State| matches!(state, State::Completed | State::ResolvedManually);
-        states.filter(move |(_, state)| !is_met(*state)).map(|(step, state)| (&step.name, state))
+        let join = blueprint.step(number).map(|step| step.join).unwrap_or_default();
+        let parents = blueprint.graph().parents(number).iter().filter_map(|parent| self.step(*parent));
+        parents.filter(move |task| Parents::of(join, task.status.state).met == 0)
     }
 }
 

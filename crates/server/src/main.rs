@@ -7,6 +7,7 @@ mod actor;
 mod address;
 mod batch;
 mod bench;
+mod definition;
 mod demo;
 mod doctor;
 mod duration;
@@ -20,6 +21,7 @@ mod migrate;
 mod moment;
 mod options;
 mod paint;
+mod picture;
 mod programs;
 mod progress;
 mod prune;
@@ -38,13 +40,14 @@ mod why;
 mod wire;
 mod work;
 mod worker;
+mod workflow;
 
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use windlass::{Name, TaskId};
+use windlass::Name;
 
 use session::Session;
 use show::Answer;
@@ -90,12 +93,21 @@ enum Command {
     /// Look at tasks and intervene
     #[command(subcommand, after_help = "Example:\n  windlass task list --state failed")]
     Task(task::TaskCommand),
-    /// Say why a task is not running
-    #[command(after_help = "Example:\n  windlass why 01890a5d-ac96-774b-bcce-b302099a8057")]
+    /// Say why a task, or a step of a workflow, is not running
+    #[command(after_help = "Examples:
+  windlass why 01890a5d-ac96-774b-bcce-b302099a8057
+  windlass why 01890a5d-ac96-774b-bcce-b30000000000/publish")]
     Why {
-        /// The task's id
-        id: TaskId,
+        /// The task's id, or WORKFLOW/STEP
+        #[arg(value_name = "ID")]
+        asked: why::Asked,
     },
+    /// Describe workflows: keep, show and check their definitions
+    #[command(subcommand, after_help = "Example:\n  windlass definition apply nightly.yaml")]
+    Definition(definition::DefinitionCommand),
+    /// Start workflows, look at them and intervene
+    #[command(subcommand, after_help = "Example:\n  windlass workflow start nightly --wait")]
+    Workflow(workflow::WorkflowCommand),
     /// Look at queues, pause and resume them
     #[command(subcommand, after_help = "Example:\n  windlass queue list")]
     Queue(queue::QueueCommand),
@@ -125,7 +137,9 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Answer> {
         Command::Submit(args) => submit::run(session, args).await,
         Command::Work(args) => work::run(session, args).await,
         Command::Task(command) => task::run(session, command).await,
-        Command::Why { id } => why::run(session, *id).await,
+        Command::Why { asked } => why::run(session, asked).await,
+        Command::Definition(command) => definition::run(session, command).await,
+        Command::Workflow(command) => workflow::run(session, command).await,
         Command::Queue(command) => queue::run(session, command).await,
         Command::Schedule(command) => schedule::run(session, command).await,
         Command::Worker(command) => worker::run(session, command).await,
@@ -151,7 +165,7 @@ fn main() -> ExitCode {
     };
     match run(args) {
         Ok(None) => ExitCode::SUCCESS,
-        Ok(Some(failure)) => fail(&format!("windlass: {}", escape::plain(&failure)), 1),
+        Ok(Some((failure, code))) => fail(&format!("windlass: {}", escape::plain(&failure)), code),
         Err(error) => fail(&failure::line(&error), failure::exit_code(&error)),
     }
 }
@@ -162,8 +176,8 @@ fn fail(line: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints the answer; says what else went wrong, if something did.
-fn run(args: Args) -> Result<Option<String>> {
+/// Prints the answer; says what else went wrong, if something did, and the exit code for it.
+fn run(args: Args) -> Result<Option<(String, u8)>> {
     let Args { store, namespace, json, command } = args;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
@@ -177,7 +191,8 @@ fn run(args: Args) -> Result<Option<String>> {
         } else {
             session::print(&answer.text)?;
         }
-        Ok(answer.failure)
+        let code = answer.code;
+        Ok(answer.failure.map(|failure| (failure, code)))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use windlass::State;
+use windlass::{State, WorkflowState};
 
 /// Whether to colour. Only for people: never in pipes, never beside JSON, never against `NO_COLOR`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +24,22 @@ impl Paint {
     /// The word of a state, in its colour.
     pub(crate) fn state(self, state: State) -> String {
         self.dress(state, state.word())
+    }
+
+    /// The word of a workflow's state, in the colour of a task's that means about the same.
+    pub(crate) fn workflow(self, state: WorkflowState) -> String {
+        let like = match state {
+            WorkflowState::Pending | WorkflowState::Initializing => State::Pending,
+            WorkflowState::EnqueuingSteps
+            | WorkflowState::StepsInProcess
+            | WorkflowState::EvaluatingResults => State::Running,
+            WorkflowState::WaitingForDependencies | WorkflowState::WaitingForRetry => State::Waiting,
+            WorkflowState::BlockedByFailures | WorkflowState::Error => State::Failed,
+            WorkflowState::Complete => State::Completed,
+            WorkflowState::Cancelled => State::Cancelled,
+            WorkflowState::ResolvedManually => State::ResolvedManually,
+        };
+        self.dress(like, state.word())
     }
 
     /// A text in the colour of a state.

@@ -22,9 +22,19 @@ impl Progress {
 
     /// It is this far. Failing to say so changes nothing.
     pub(crate) fn at(&mut self, done: u64) {
+        self.say(&format!("{done} {}", self.what));
+    }
+
+    /// Whether there is somebody to see it.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.is_seen
+    }
+
+    /// This is how far it is. Failing to say so changes nothing.
+    pub(crate) fn say(&mut self, line: &str) {
         if self.is_seen && self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL) {
             self.shown = Some(Instant::now());
-            let _ = write!(stderr(), "\r{done} {}", self.what);
+            let _ = write!(stderr(), "\r\u{1b}[K{line}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tables for people: aligned columns under headers, no borders. What is in them is shown, never obeyed.
 
-use windlass::State;
+use windlass::{State, WorkflowState};
 
 use crate::escape::plain;
 use crate::paint::Paint;
@@ -14,6 +14,8 @@ pub(crate) enum Cell {
     Number(String),
     /// In its colour.
     State(State),
+    /// In its colour.
+    Workflow(WorkflowState),
 }
 
 impl From<&str> for Cell {
@@ -46,11 +48,18 @@ impl From<State> for Cell {
     }
 }
 
+impl From<WorkflowState> for Cell {
+    fn from(state: WorkflowState) -> Self {
+        Self::Workflow(state)
+    }
+}
+
 impl Cell {
     fn text(&self) -> &str {
         match self {
             Self::Text(text) | Self::Number(text) => text,
             Self::State(state) => state.word(),
+            Self::Workflow(state) => state.word(),
         }
     }
 
@@ -112,6 +121,7 @@ impl Table {
                     " ".repeat(widths.get(place).map_or(0, |width| width.saturating_sub(cell.width())));
                 let shown = match cell {
                     Cell::State(state) => paint.state(*state),
+                    Cell::Workflow(state) => paint.workflow(*state),
                     other => other.text().into(),
                 };
                 let from_right = is_number.get(place).copied().unwrap_or(false);

@@ -50,8 +50,11 @@ WINDLASS_NAMESPACE, WINDLASS_ENTITY and WINDLASS_STORE in its environment.
 Exit codes: 0 stopped as asked or drained, 1 the store cannot be used, 2 not understood, 130 killed by a second Ctrl-C.")]
 pub(crate) struct WorkArgs {
     /// A kind and the shell command that does it; may be given several times
-    #[arg(long = "exec", value_name = "KIND=COMMAND", required = true)]
+    #[arg(long = "exec", value_name = "KIND=COMMAND", required_unless_present = "workflows")]
     exec: Vec<Exec>,
+    /// Also start workflows that are steps of others; somebody must, or such steps wait
+    #[arg(long)]
+    workflows: bool,
     /// Take from this queue; may be given several times
     #[arg(long = "queue", value_name = "QUEUE", default_value = "default", value_parser = Name::queue)]
     queues: Vec<Name>,
@@ -193,7 +196,10 @@ async fn work(session: &Session, args: &WorkArgs, mut signals: Signals, teller: 
 
 /// Says who works, on what, and how safe that is.
 fn greet(described: &[(&str, String)], args: &WorkArgs, id: &WorkerId, teller: &Teller) {
-    let kinds: Vec<&str> = args.exec.iter().map(|exec| &*exec.kind).collect();
+    let mut kinds: Vec<&str> = args.exec.iter().map(|exec| &*exec.kind).collect();
+    if args.workflows {
+        kinds.push("workflows");
+    }
     let queues: Vec<&str> = args.queues.iter().map(|queue| &**queue).collect();
     teller.tell(format!("worker {id} takes {} from {}", kinds.join(", "), queues.join(", ")));
     for (name, value) in described.iter().filter(|(name, _)| *name == "durability") {
@@ -232,6 +238,9 @@ fn builder(
         .retention(retention);
     for kind in workshop.commands.keys() {
         worker = worker.handle_kind(kind, |_| async { Ok(Value::Null) });
+    }
+    if args.workflows {
+        worker = worker.starts_workflows();
     }
     // Programs run around those handlers, not as them: a result is kept to the letter, which no `Value` could do.
     let workshop = workshop.clone();
@@ -297,9 +306,16 @@ async fn drained(store: &dyn Store, args: &WorkArgs, namespace: &Name) -> Result
         let mine = |count: &&Count| {
             count.namespace == *namespace
                 && args.queues.contains(&count.queue)
-                && args.exec.iter().any(|exec| exec.kind == count.kind)
+                && (args.exec.iter().any(|exec| exec.kind == count.kind)
+                    || (args.workflows && *count.kind == *windlass::WORKFLOW))
         };
-        let left = store.counts().await?.iter().filter(mine).any(|count| !count.state.is_final());
+        let counts = store.counts().await?;
+        let can_go_on = |count: &&Count| !count.state.is_final() && count.state != State::Waiting;
+        // A step that waits is only waited for while there is something whose end could let it go on.
+        let is_waiting = counts.iter().filter(mine).any(|count| count.state == State::Waiting);
+        let others =
+            counts.iter().filter(|count| count.namespace == *namespace).any(|count| can_go_on(&count));
+        let left = counts.iter().filter(mine).any(|count| can_go_on(&count)) || is_waiting && others;
         if !left {
             return Ok(());
         }

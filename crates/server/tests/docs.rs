@@ -1,4 +1,4 @@
-//! `docs/cli.md` and `docs/postgres.md` as a person would follow them: everything in the shell blocks of a page is pasted into one shell, from
+//! `docs/cli.md`, `docs/workflows.md` and `docs/postgres.md` as a person would follow them: everything in the shell blocks of a page is pasted into one shell, from
 //! top to bottom, and what that prints is compared with what the page says.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -65,7 +65,8 @@ fn essence(line: &str) -> String {
             word if is_unit(&&word) => "UNIT".into(),
             word if word.ends_with("/windlass.db") => "PATH".into(),
             word if is_count && !is_measured => word.into(),
-            word => word.split('"').map(part).collect::<Vec<_>>().join("\""),
+            // An id may be quoted, or be followed by the name of a step.
+            word => word.split_inclusive(['"', '`', '/']).map(part).collect::<String>(),
         }
     });
     essential.collect::<Vec<_>>().join(" ")
@@ -73,11 +74,11 @@ fn essence(line: &str) -> String {
 
 /// A part of a word: an id, a worker, or something with numbers that are as good as any others.
 fn part(part: &str) -> String {
-    let bare = part.trim_end_matches(',');
+    let bare = part.trim_end_matches([',', '"', '`', '/']);
     let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let ends: Vec<&str> = bare.rsplitn(3, '-').collect();
     if bare.len() == 36 && is_hex(&bare.replace('-', "")) {
-        return "ID".into();
+        return format!("ID{}", &part[bare.len()..]);
     }
     if ends.len() == 3 && ends[0].len() == 12 && is_hex(ends[0]) && ends[1].parse::<u32>().is_ok() {
         return "WORKER".into();
@@ -95,6 +96,11 @@ fn part(part: &str) -> String {
 #[test]
 fn what_the_page_says_is_what_happens() {
     follow("cli.md", 15, &[], &[]);
+}
+
+#[test]
+fn what_the_page_about_workflows_says_is_what_happens() {
+    follow("workflows.md", 9, &[], &[]);
 }
 
 #[test]
@@ -151,8 +157,10 @@ fn lines_are_compared_by_what_matters() {
     same("Attempt 2 by vm-526-e77d0578f381, failed", "Attempt 2 by my-host-99-e77d0578f382, failed");
     same("Created   2026-11-16T06:52:29Z, 122 ms ago", "Created   2027-01-16T06:52:29Z, 2 s ago");
     same("greet attempt 1 completed (6 ms)", "greet attempt 1 completed (1234 ms)");
+    same("`get 01a1e321-4c03-72d1-abb9-f4c261e4cdad/a`", "`get 01b2e321-4c03-72d1-abb9-f4c261e4cdae/a`");
     same("ok       file size: 221184 bytes", "ok       file size: 99 bytes");
     let differ = |one: &str, other: &str| assert_ne!(essence(one), essence(other));
     differ("1 completed, 0 failed attempts", "2 completed, 0 failed attempts");
+    differ("01a1e321-4c03-72d1-abb9-f4c261e4cdad/a", "01a1e321-4c03-72d1-abb9-f4c261e4cdad/b");
     differ("Result    \"hello Grace\"", "Result    \"hello Ada\"");
 }

@@ -1,7 +1,10 @@
 //! Why a task is not running.
 
 use serde_json::{Value, json};
-use windlass::{Blocker, Explanation, Facts, LaneHolder, Name, State, Timestamp, Why, WorkerId};
+use windlass::{
+    Blocker, Explanation, Facts, Join, LaneHolder, Missing, Name, State, StepExplanation, StepWaits,
+    Timestamp, WORKFLOW, Why, WorkerId, WorkflowState,
+};
 
 use super::time;
 use crate::escape::plain;
@@ -32,9 +35,123 @@ pub(crate) fn json(explanation: &Explanation) -> Value {
 pub(crate) fn text(facts: &Facts, explanation: &Explanation, paint: Paint) -> String {
     let (spec, status) = (&facts.task.spec, &facts.task.status);
     let mut text = format!("Task {} ({}) is {}.\n", facts.task.id, spec.kind, paint.state(status.state));
-    for sentence in sentences(facts, explanation) {
+    for sentence in sentences(facts, explanation, &task_name(facts)) {
         text += &format!("{sentence}\n");
     }
+    text + &holders(explanation, paint)
+}
+
+/// For programs: what is said about any task, and what its workflow adds.
+pub(crate) fn step_json(step: &StepExplanation) -> Value {
+    let mut json = json(&step.explanation);
+    json["reason"] = step.reason().into();
+    json["workflow_id"] = step.workflow.id.to_string().into();
+    json["workflow_paused"] = step.workflow.paused.into();
+    json["step"] = step.step.clone().into();
+    json["note"] = step.note.clone().into();
+    match &step.waits {
+        StepWaits::Parents { missing, .. } | StepWaits::Items { missing, .. } => {
+            let blocker = |step: &windlass::MissingStep| json!({ "step": step.name, "task": step.task.to_string(), "state": step.state.word() });
+            json["blockers"] = missing.first.iter().map(blocker).collect();
+            json["blockers_total"] = missing.total.into();
+        }
+        StepWaits::Workflow(Some(child)) => {
+            json["blockers"] = json!([{ "workflow": child.id.to_string(), "state": child.state.word(), "paused": child.paused }]);
+        }
+        StepWaits::Nothing | StepWaits::Workflow(None) | StepWaits::Resume => {}
+    }
+    json
+}
+
+/// For people: where the step is, and what its workflow has to do with it.
+pub(crate) fn step_text(step: &StepExplanation, paint: Paint) -> String {
+    let StepExplanation { workflow, facts, explanation, waits, note, .. } = step;
+    let (id, name) = (workflow.id, plain(&step.step));
+    let mut text = format!(
+        "Step {name} of workflow {id} ({}) is {}.\n",
+        workflow.name,
+        paint.state(facts.task.status.state)
+    );
+    let resume = format!("`windlass workflow resume {id}` lets it go on");
+    match waits {
+        StepWaits::Nothing => {
+            let said = sentences(facts, explanation, &format!("workflow VERB {id}/{name}"));
+            // A workflow that has ended lets no step run again.
+            let is_closed = workflow.state.is_final() && workflow.state != WorkflowState::Error;
+            for sentence in said.iter().take(if is_closed { 1 } else { said.len() }) {
+                text += &format!("{sentence}\n");
+            }
+            text += &holders(explanation, paint);
+            let said = note.as_deref().filter(|note| facts.task.status.error.as_deref() != Some(note));
+            text += &said.map(|note| format!("Its history says: {}.\n", plain(note))).unwrap_or_default();
+            let state = facts.task.status.state;
+            if is_closed && matches!(state, State::Failed | State::DeadLetter | State::Cancelled) {
+                let (from, ended) = (name.split('[').next().unwrap_or_default(), workflow.state);
+                text += &format!(
+                    "Its workflow is {ended}; `windlass workflow rerun {id} --from {from}` starts another that does it.\n"
+                );
+            }
+        }
+        StepWaits::Parents { join, of, missing } => {
+            let which = match join {
+                Join::All => format!("all of its {of} parents"),
+                Join::Any => format!("one of its {of} parents"),
+                Join::AtLeast(n) => format!("{n} of its {of} parents"),
+                Join::AllDone => format!("the end of all its {of} parents, however they end"),
+            };
+            text += &format!("It waits for {which}; {}:\n", these(missing));
+            text += &missing_text(missing, id, paint);
+        }
+        StepWaits::Items { of, missing } => {
+            text += &format!("It waits for its {of} items; {}:\n", these(missing));
+            text += &missing_text(missing, id, paint);
+        }
+        StepWaits::Workflow(Some(child)) => {
+            let paused = if child.paused { ", paused" } else { "" };
+            let (child, state) = (child.id, paint.workflow(child.state));
+            text += &format!(
+                "It is the workflow {child}, which is {state}{paused}: `windlass workflow get {child}`.\n"
+            );
+        }
+        StepWaits::Workflow(None) => text += "It is a workflow, which is not there any more.\n",
+        StepWaits::Resume => text += &format!("Its workflow is paused: {resume}.\n"),
+    }
+    if workflow.paused && *waits != StepWaits::Resume && !facts.task.status.state.is_final() {
+        text += &format!("Besides, its workflow is paused: {resume}.\n");
+    }
+    text
+}
+
+fn these(missing: &Missing) -> &'static str {
+    match missing.total {
+        0 => "none is missing, so it moves on at once",
+        1 => "this one is missing",
+        _ => "these are missing",
+    }
+}
+
+/// What is missing, one on each line, and what to do about what has failed.
+fn missing_text(missing: &Missing, id: windlass::WorkflowId, paint: Paint) -> String {
+    let mut text = String::new();
+    for step in &missing.first {
+        text += &format!("  {} {}\n", plain(&step.name), paint.state(step.state));
+    }
+    if missing.more() > 0 {
+        text += &format!("  … and {} more\n", missing.more());
+    }
+    let failed = |state| matches!(state, State::Failed | State::DeadLetter);
+    if let Some(step) = missing.first.iter().find(|step| failed(step.state)) {
+        let name = plain(&step.name);
+        text += &format!(
+            "`windlass workflow retry {id}/{name}` runs it again, `windlass workflow resolve {id}/{name}` settles it by hand.\n"
+        );
+    }
+    text
+}
+
+/// Tasks that stand in the way, one on each line.
+fn holders(explanation: &Explanation, paint: Paint) -> String {
+    let mut text = String::new();
     for blocker in &explanation.blockers {
         if let Blocker::Task(LaneHolder { task, state, worker }) = blocker {
             let worker = worker
@@ -46,7 +163,12 @@ pub(crate) fn text(facts: &Facts, explanation: &Explanation, paint: Paint) -> St
     text
 }
 
-fn sentences(facts: &Facts, explanation: &Explanation) -> Vec<String> {
+/// How commands name a task, with `VERB` for what they do.
+fn task_name(facts: &Facts) -> String {
+    format!("task VERB {}", facts.task.id)
+}
+
+fn sentences(facts: &Facts, explanation: &Explanation, command: &str) -> Vec<String> {
     let (spec, status, now) = (&facts.task.spec, &facts.task.status, facts.now);
     let both = |at: Option<Timestamp>| moment::both(at.unwrap_or(now), now);
     let holder = plain(status.worker.as_ref().map_or("(unknown)", WorkerId::as_str)).into_owned();
@@ -83,7 +205,7 @@ fn sentences(facts: &Facts, explanation: &Explanation) -> Vec<String> {
             };
             vec![format!("Worker {holder} had {attempt} and fell silent; {then}."), leader()]
         }
-        Why::Final => over(facts, &error),
+        Why::Final => over(facts, &error, command),
         Why::NotDue => vec![format!("It was delayed or snoozed and is due at {}.", both(status.due_at))],
         Why::Backoff => {
             let mut attempt = attempt;
@@ -120,6 +242,13 @@ fn sentences(facts: &Facts, explanation: &Explanation) -> Vec<String> {
             },
             None => "Its lane is full; these hold the slots:".into(),
         }],
+        Why::NoWorker if *spec.kind == *WORKFLOW => {
+            let (queue, namespace) = (&spec.queue, flag(&spec.namespace));
+            vec![
+                format!("It is a workflow, and no live worker starts those of queue {queue}."),
+                format!("Start one that does: `windlass work --workflows --queue {queue}{namespace}`."),
+            ]
+        }
         Why::NoWorker => {
             let (kind, queue, namespace) = (&spec.kind, &spec.queue, flag(&spec.namespace));
             vec![
@@ -154,16 +283,17 @@ fn leader() -> String {
     "If that takes longer than a minute, no worker that may lead is alive: see `windlass worker list`.".into()
 }
 
-fn over(facts: &Facts, error: &str) -> Vec<String> {
-    let (id, status) = (facts.task.id, &facts.task.status);
+fn over(facts: &Facts, error: &str, command: &str) -> Vec<String> {
+    let status = &facts.task.status;
+    let [retry, resolve] = ["retry", "resolve"].map(|verb| command.replacen("VERB", verb, 1));
     let since = moment::both(status.finished_at.unwrap_or(status.updated_at), facts.now);
     let force = if facts.task.is_exhausted() { " --force" } else { "" };
     let mut said = vec![format!("It is over since {since}{error}.")];
     said.extend(match status.state {
-        State::Failed | State::DeadLetter => Some(format!(
-            "`windlass task retry {id}{force}` runs it again, `windlass task resolve {id}` settles it by hand."
-        )),
-        State::Cancelled => Some(format!("`windlass task retry {id}{force}` runs it again.")),
+        State::Failed | State::DeadLetter => {
+            Some(format!("`windlass {retry}{force}` runs it again, `windlass {resolve}` settles it by hand."))
+        }
+        State::Cancelled => Some(format!("`windlass {retry}{force}` runs it again.")),
         _ => None,
     });
     said

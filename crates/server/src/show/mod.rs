@@ -1,10 +1,13 @@
 //! Values as people and programs read them, by noun. The JSON is the outside contract, not the row.
 
 pub(crate) mod attempt;
+pub(crate) mod definition;
 pub(crate) mod explanation;
 pub(crate) mod schedule;
+pub(crate) mod step;
 pub(crate) mod task;
 pub(crate) mod worker;
+pub(crate) mod workflow;
 
 use std::time::Duration;
 
@@ -20,8 +23,10 @@ pub(crate) struct Answer {
     pub(crate) text: String,
     /// One JSON value.
     pub(crate) json: String,
-    /// What else went wrong, though there is an answer; the program then ends with 1.
+    /// What else went wrong, though there is an answer; the program then ends with `code`.
     pub(crate) failure: Option<String>,
+    /// The exit code for a failure; 1 unless it is set.
+    pub(crate) code: u8,
 }
 
 impl Answer {
@@ -29,12 +34,17 @@ impl Answer {
     pub(crate) fn new(text: impl Into<String>, json: &impl Serialize) -> Self {
         // Nothing that is shown has keys that are not strings, which is all that can fail.
         let json = serde_json::to_string(json).unwrap_or_else(|error| format!("{:?}", error.to_string()));
-        Self { text: text.into(), json, failure: None }
+        Self { text: text.into(), json, failure: None, code: 1 }
     }
 
     /// An answer that is not good news.
     pub(crate) fn but(self, failure: Option<String>) -> Self {
         Self { failure, ..self }
+    }
+
+    /// What the program ends with if that is so.
+    pub(crate) fn with_code(self, code: u8) -> Self {
+        Self { code, ..self }
     }
 }
 

@@ -99,6 +99,7 @@ pub(crate) struct TaskJson<'a> {
     entity: Option<String>,
     lane: Option<LaneJson>,
     tags: &'a [String],
+    workflow_id: Option<String>,
     max_attempts: Option<u32>,
     retry: RetryJson,
     timeout_seconds: Option<Seconds>,
@@ -130,6 +131,7 @@ impl<'a> TaskJson<'a> {
             max_attempts,
             retry,
             created_at,
+            workflow,
             ..
         } = spec;
         let Status {
@@ -155,6 +157,7 @@ impl<'a> TaskJson<'a> {
             entity: lane.as_ref().and_then(Lane::entity).map(|entity| entity.to_string()),
             lane: lane.as_ref().and_then(LaneJson::of),
             tags,
+            workflow_id: workflow.map(|id| id.to_string()),
             max_attempts: max_attempts.map(std::num::NonZero::get),
             retry: RetryJson::of(retry),
             timeout_seconds: timeout.map(Seconds),
@@ -205,6 +208,8 @@ impl<'a> EntryJson<'a> {
 pub(crate) struct RecordJson<'a> {
     #[serde(flatten)]
     task: TaskJson<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<&'a str>,
     payload: Verbatim<'a>,
     result: Option<Verbatim<'a>>,
     attempts: Vec<AttemptJson>,
@@ -216,11 +221,17 @@ impl<'a> RecordJson<'a> {
         let Record { task, payload, result, history, notes } = record;
         Self {
             task: TaskJson::of(task),
+            step: None,
             payload: Verbatim(payload),
             result: result.as_ref().map(Verbatim),
             attempts: attempt::all(history, notes).iter().map(AttemptJson::of).collect(),
             history: history.iter().map(EntryJson::of).collect(),
         }
+    }
+
+    /// With its name in its workflow, if it is part of one.
+    pub(crate) fn at(self, step: Option<&'a str>) -> Self {
+        Self { step, ..self }
     }
 }
 
@@ -291,6 +302,11 @@ pub(crate) fn lane_text(lane: &Lane) -> String {
 
 /// A task with everything that belongs to it, as a page.
 pub(crate) fn page(record: &Record, now: Timestamp, paint: Paint) -> String {
+    page_of_step(record, None, now, paint)
+}
+
+/// The same, with its name in its workflow, if it is part of one.
+pub(crate) fn page_of_step(record: &Record, step: Option<&str>, now: Timestamp, paint: Paint) -> String {
     let Record { task, payload, result, history, notes } = record;
     let Task { id, spec, status } = task;
     let when = |at: Option<Timestamp>| at.map(|at| moment::both(at, now));
@@ -300,6 +316,8 @@ pub(crate) fn page(record: &Record, now: Timestamp, paint: Paint) -> String {
     page.line("Task", id.to_string());
     page.line("State", paint.state(status.state));
     page.text("Kind", Some(&spec.kind));
+    page.line("Workflow", spec.workflow.map(|id| id.to_string()));
+    page.text("Step", step);
     page.text("Namespace", Some(&*spec.namespace).filter(|namespace| *namespace != "default"));
     page.text("Queue", Some(&spec.queue));
     page.line("Priority", Some(spec.priority.to_string()).filter(|_| spec.priority != 0));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use windlass::{Entity, Filter, Invalid, Name, State, Timestamp, WorkerId};
+use windlass::{Entity, Filter, Invalid, Name, State, Timestamp, WorkerId, WorkflowId};
 
 use crate::duration;
 use crate::session::Session;
@@ -24,6 +24,9 @@ pub(crate) struct FilterArgs {
     /// Acting on this entity
     #[arg(long, value_name = "TYPE:ID")]
     entity: Option<Entity>,
+    /// Of this workflow: its steps and their items
+    #[arg(long, value_name = "ID")]
+    workflow: Option<WorkflowId>,
     /// With this tag
     #[arg(long)]
     tag: Option<String>,
@@ -56,7 +59,7 @@ impl FilterArgs {
             queue: self.queue.clone(),
             kind: self.kind.clone(),
             entity: self.entity.clone(),
-            workflow: None,
+            workflow: self.workflow,
             tag: self.tag.clone(),
             worker: self.worker.clone(),
             updated_before: self.unchanged_for.map(|age| now.minus(age)),
@@ -65,11 +68,13 @@ impl FilterArgs {
 
     /// Whether it is about everything there is in a namespace.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { states, kind, queue, entity, tag, worker, unchanged_for, all_namespaces: _ } = self;
+        let Self { states, kind, queue, entity, workflow, tag, worker, unchanged_for, all_namespaces: _ } =
+            self;
         states.is_empty()
             && kind.is_none()
             && queue.is_none()
             && entity.is_none()
+            && workflow.is_none()
             && tag.is_none()
             && worker.is_none()
             && unchanged_for.is_none()

@@ -6,14 +6,14 @@ mod operate;
 use anyhow::{Result, anyhow};
 use clap::Subcommand;
 use serde_json::json;
-use windlass::{Client, Cursor, Page, Record, TaskId, limits};
+use windlass::{Client, Cursor, Page, Place, Record, TaskId, Workflow, limits};
 
 use crate::actor::ByArgs;
 use crate::input::Source;
 use crate::session::Session;
 use crate::show::Answer;
 use crate::show::attempt::{self, LogJson};
-use crate::show::task::{RecordJson, TaskJson, page, table};
+use crate::show::task::{RecordJson, TaskJson, page_of_step, table};
 use filter::FilterArgs;
 use operate::{Targets, Verb};
 
@@ -137,8 +137,19 @@ pub(crate) fn not_found(id: TaskId) -> anyhow::Error {
 async fn get(session: &Session, id: TaskId) -> Result<Answer> {
     let client = session.existing().await?;
     let record = find(&client, id).await?;
+    let step = step(&client, &record).await?;
     let now = client.store().now().await?;
-    Ok(Answer::new(page(&record, now, session.paint()), &RecordJson::of(&record)))
+    let text = page_of_step(&record, step.as_deref(), now, session.paint());
+    Ok(Answer::new(text, &RecordJson::of(&record).at(step.as_deref())))
+}
+
+/// The name of a task in its workflow, if it is part of one.
+async fn step(client: &Client, record: &Record) -> Result<Option<String>> {
+    let Some(workflow) = record.task.spec.workflow else { return Ok(None) };
+    let Some(workflow) = client.workflow(workflow).await? else { return Ok(None) };
+    let place = Place::of(record.task.id);
+    let step = workflow.blueprint.step(place.step);
+    Ok(step.map(|step| Workflow::place_name(&step.name, place)))
 }
 
 async fn log(session: &Session, id: TaskId, wanted: Option<u32>) -> Result<Answer> {

@@ -42,9 +42,11 @@ fn every_command_has_a_page() {
         assert!(text.contains("Example"), "{name} has no example");
         // Every page is that of a command which has help, with an example.
         let command = name.trim_end_matches(".1").trim_start_matches("windlass");
-        let arguments: Vec<&str> =
-            command.split('-').filter(|word| !word.is_empty()).chain(["--help"]).collect();
-        let help = place.text(&arguments);
+        // The one command whose name has a dash in it.
+        let command = command.replace("give-up", "give_up");
+        let words = command.split('-').filter(|word| !word.is_empty()).map(|word| word.replace('_', "-"));
+        let arguments: Vec<String> = words.chain(["--help".into()]).collect();
+        let help = place.text(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(help.contains("Example") && help.contains("Usage: windlass"), "{name}");
     }
     assert!(place.text(&["man", "--out", "pages"]).ends_with(" pages in pages\n"));
