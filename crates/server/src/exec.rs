@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
-use windlass::{Context, Json, Lane, Name, TaskError, limits};
+use windlass::{Context, Json, Lane, Name, Place, TaskError, Workflow, limits};
 
 use crate::address::sqlite_path;
 use crate::programs::{Group, Programs};
-use crate::streams::{Log, Output, feed};
+use crate::streams::{LastLines, Log, Output, feed};
 
 /// How long the output of a program is waited for after its end, if something that it started holds on to it.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
@@ -62,15 +62,36 @@ pub(crate) struct Setup {
     pub(crate) patience: Duration,
     /// The store's address, for programs that submit what follows.
     pub(crate) store: String,
+    /// Where programs run; where the worker does, if absent.
+    pub(crate) directory: Option<PathBuf>,
+    /// Where the last line of each program is left for somebody who watches.
+    pub(crate) lines: Option<LastLines>,
+}
+
+/// Runs the program that a step of a workflow is: [`run`], but a text keeps all of its blanks except the last end of line.
+pub(crate) async fn run_step(context: &Context, setup: &Setup) -> Result<Json, TaskError> {
+    let Some(command) = context.step().and_then(|step| step.run.as_deref()) else {
+        return Err(TaskError::fail("only a step of a workflow can be a program"));
+    };
+    start(context, command, setup, |text| text.strip_suffix('\n').unwrap_or(text)).await
 }
 
 /// Runs `command` for a task. Exit code 0 is done, 75 try again, any other fails; one of [`Setup::again`] tries again too.
 pub(crate) async fn run(context: &Context, command: &str, setup: &Setup) -> Result<Json, TaskError> {
+    start(context, command, setup, str::trim_end).await
+}
+
+async fn start(
+    context: &Context,
+    command: &str,
+    setup: &Setup,
+    trim: fn(&str) -> &str,
+) -> Result<Json, TaskError> {
     let (mut child, group) = setup
         .programs
-        .start(&mut program(context, command, &setup.store))
+        .start(&mut program(context, command, setup))
         .map_err(|error| not_started(context, command, &error))?;
-    let (mut output, mut log) = (Output::default(), Log::new(context));
+    let (mut output, mut log) = (Output::default(), Log::new(context, setup.lines.as_ref()));
     let status = attend(&mut child, &group, context, setup.patience, &mut output, &mut log).await;
     drop(group);
     if setup.programs.are_killed() {
@@ -78,12 +99,13 @@ pub(crate) async fn run(context: &Context, command: &str, setup: &Setup) -> Resu
         std::future::pending::<()>().await;
     }
     let complaint = log.end();
-    decide(status?, &output, &complaint, &setup.again)
+    decide(status?, &output, &complaint, &setup.again, trim)
 }
 
-fn program(context: &Context, command: &str, store: &str) -> Command {
+fn program(context: &Context, command: &str, setup: &Setup) -> Command {
     let task = context.task();
     let entity = task.spec.lane.as_ref().and_then(Lane::entity);
+    let step = context.step().map(|step| Workflow::place_name(&step.name, Place::of(task.id)));
     let mut program = Command::new("sh");
     program
         .args(["-c", GATE, "sh", command])
@@ -94,10 +116,24 @@ fn program(context: &Context, command: &str, store: &str) -> Command {
         .env("WINDLASS_ATTEMPT", context.attempt().to_string())
         .env("WINDLASS_LEASE", context.lease().to_string())
         .env("WINDLASS_ENTITY", entity.map(|entity| entity.to_string()).unwrap_or_default())
-        .env("WINDLASS_STORE", store)
+        .env("WINDLASS_STORE", &setup.store)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    for (name, value) in [
+        ("WINDLASS_TASK", step.as_ref().map(|_| context.id().to_string())),
+        ("WINDLASS_WORKFLOW", context.workflow().map(|id| id.to_string())),
+        ("WINDLASS_STEP", step),
+    ] {
+        // This worker may itself be the program of a step, which its programs are not.
+        match value {
+            Some(value) => program.env(name, value),
+            None => program.env_remove(name),
+        };
+    }
+    if let Some(directory) = &setup.directory {
+        program.current_dir(directory);
+    }
     program
 }
 
@@ -180,10 +216,16 @@ async fn end(
 }
 
 /// What the end of a program means to its task.
-fn decide(status: ExitStatus, output: &Output, complaint: &str, again: &[i32]) -> Result<Json, TaskError> {
+fn decide(
+    status: ExitStatus,
+    output: &Output,
+    complaint: &str,
+    again: &[i32],
+    trim: fn(&str) -> &str,
+) -> Result<Json, TaskError> {
     let because = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
     match status.code() {
-        Some(0) => result(output),
+        Some(0) => result(output, trim),
         Some(code) if code == TRY_AGAIN || again.contains(&code) => {
             Err(TaskError::retry(format!("the program asked to be run again (exit code {code}){because}")))
         }
@@ -193,19 +235,18 @@ fn decide(status: ExitStatus, output: &Output, complaint: &str, again: &[i32]) -
 }
 
 /// What was written: JSON to the letter, if it is JSON, and otherwise a text.
-fn result(output: &Output) -> Result<Json, TaskError> {
+fn result(output: &Output, trim: fn(&str) -> &str) -> Result<Json, TaskError> {
     let Some(text) = output.text() else {
         let most = limits::JSON_BYTES;
         return Err(TaskError::fail(format!(
             "the program wrote more than {most} bytes to its standard output"
         )));
     };
-    let text = text.trim_end();
-    if text.is_empty() {
+    if trim(&text).is_empty() {
         return Ok(Json::default());
     }
-    Json::result(text).or_else(|_| {
-        let quoted = serde_json::to_string(text)?;
+    Json::result(text.trim_end()).or_else(|_| {
+        let quoted = serde_json::to_string(trim(&text))?;
         Json::result(&quoted).map_err(|invalid| TaskError::fail(format!("the program's output: {invalid}")))
     })
 }

@@ -29,8 +29,23 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// The user has stopped it.
+#[derive(Debug)]
+pub(crate) struct Interrupted(pub(crate) String);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 /// The exit code for a failure.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<Interrupted>() {
+        return 130;
+    }
     let is_usage = error.chain().any(|cause| {
         let refused = cause.downcast_ref::<Error>().and_then(Error::rejected);
         let refused = refused.or_else(|| cause.downcast_ref::<Rejected>());

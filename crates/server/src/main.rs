@@ -26,6 +26,7 @@ mod programs;
 mod progress;
 mod prune;
 mod queue;
+mod run;
 mod schedule;
 mod session;
 mod show;
@@ -59,6 +60,7 @@ use show::Answer;
 #[command(name = "windlass", version, arg_required_else_help = true)]
 #[command(after_help = "Examples:
   windlass demo
+  windlass run flow.yaml
   windlass submit email:send '{\"to\": \"ada\"}'
   windlass task list --state failed
   windlass why 01890a5d-ac96-774b-bcce-b302099a8057
@@ -66,6 +68,7 @@ use show::Answer;
 Exit codes: 0 done, 1 refused or failed, 2 not understood (and nothing was changed).")]
 struct Args {
     /// Where tasks live: memory:, sqlite:PATH, sqlite:PATH?durability=normal or postgres://USER:PASSWORD@HOST/DATABASE
+    /// [default: sqlite:windlass.db; for run, a file beside its own]
     #[arg(
         long,
         global = true,
@@ -74,8 +77,7 @@ struct Args {
         env = "WINDLASS_STORE",
         hide_env_values = true
     )]
-    #[arg(default_value = "sqlite:windlass.db")]
-    store: String,
+    store: Option<String>,
     /// Whose tasks [default: default]
     #[arg(long, global = true, help_heading = "Options of all commands", value_parser = Name::namespace)]
     namespace: Option<Name>,
@@ -88,6 +90,7 @@ struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Run(run::RunArgs),
     Submit(Box<submit::SubmitArgs>),
     Work(work::WorkArgs),
     /// Look at tasks and intervene
@@ -132,8 +135,19 @@ enum Command {
     Man(manual::ManArgs),
 }
 
+impl Command {
+    /// Where its tasks live, if nobody says.
+    fn default_store(&self) -> Result<String> {
+        match self {
+            Self::Run(args) => args.default_store(),
+            _ => Ok("sqlite:windlass.db".into()),
+        }
+    }
+}
+
 async fn dispatch(session: &Session, command: &Command) -> Result<Answer> {
     match command {
+        Command::Run(args) => run::run(session, args).await,
         Command::Submit(args) => submit::run(session, args).await,
         Command::Work(args) => work::run(session, args).await,
         Command::Task(command) => task::run(session, command).await,
@@ -179,6 +193,7 @@ fn fail(line: &str, code: u8) -> ExitCode {
 /// Prints the answer; says what else went wrong, if something did, and the exit code for it.
 fn run(args: Args) -> Result<Option<(String, u8)>> {
     let Args { store, namespace, json, command } = args;
+    let store = store.map_or_else(|| command.default_store(), Ok)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let session = Session::new(&store, namespace, json);

@@ -34,6 +34,11 @@ impl Session {
         self.paint
     }
 
+    /// Whether the answer is for a program.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// The store's address, as it was given.
     pub(crate) fn address(&self) -> &str {
         &self.address

@@ -1,7 +1,10 @@
 //! What goes into a program and what comes out of it. Whatever has been read is kept, wherever reading is broken off.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use windlass::{Context, limits};
+use windlass::{Context, TaskId, limits};
 
 /// Tells a program to begin, and gives it the payload. One that does not read it is not at fault.
 pub(crate) async fn feed(stdin: Option<impl AsyncWrite + Unpin>, payload: &str) {
@@ -32,17 +35,41 @@ impl Output {
     }
 }
 
+/// The last line of each program that runs, for somebody who watches. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastLines(Arc<Mutex<HashMap<TaskId, String>>>);
+
+impl LastLines {
+    fn lines(&self) -> MutexGuard<'_, HashMap<TaskId, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the program of a task has last written, if it runs and has written something.
+    pub(crate) fn of(&self, task: TaskId) -> Option<String> {
+        self.lines().get(&task).cloned()
+    }
+}
+
 /// What a program writes to its standard error: the attempt's log.
 #[derive(Debug)]
 pub(crate) struct Log<'c> {
     context: &'c Context,
+    watched: Option<&'c LastLines>,
     line: Vec<u8>,
     last: String,
 }
 
+impl Drop for Log<'_> {
+    fn drop(&mut self) {
+        if let Some(watched) = self.watched {
+            watched.lines().remove(&self.context.id());
+        }
+    }
+}
+
 impl<'c> Log<'c> {
-    pub(crate) fn new(context: &'c Context) -> Self {
-        Self { context, line: Vec::new(), last: String::new() }
+    pub(crate) fn new(context: &'c Context, watched: Option<&'c LastLines>) -> Self {
+        Self { context, watched, line: Vec::new(), last: String::new() }
     }
 
     /// Reads to the end and keeps the lines; one that is too long, in pieces.
@@ -67,6 +94,9 @@ impl<'c> Log<'c> {
         self.context.log(text.trim_end());
         if !text.trim().is_empty() {
             self.last = text.trim().into();
+            if let Some(watched) = self.watched {
+                watched.lines().insert(self.context.id(), self.last.clone());
+            }
         }
     }
 
@@ -75,7 +105,7 @@ impl<'c> Log<'c> {
         if !self.line.is_empty() {
             self.keep(self.line.len());
         }
-        self.last
+        std::mem::take(&mut self.last)
     }
 }
 

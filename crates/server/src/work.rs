@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing_subscriber::filter::LevelFilter;
 use windlass::{
-    Context, Count, Invalid, Leadership, Name, NewWorker, Outcome, Retention, State, StopReason, Store,
-    TaskError, Windlass, WorkerBuilder, WorkerId, limits,
+    Context, Count, Invalid, Leadership, Name, NewWorker, Next, Outcome, RUN, Retention, State, StopReason,
+    Store, TaskError, WORKFLOW, Windlass, WorkerBuilder, WorkerId, limits,
 };
 
 use crate::duration;
@@ -43,18 +43,23 @@ const FAREWELL: Duration = Duration::from_secs(1);
   windlass work --exec 'email:send=./send.sh'
   windlass work --exec 'resize=./resize.py --half' --exec 'report=make -s report' --queue images --pool 4
   windlass work --exec 'report=python3 report.py' --retry-on 1 --drain
+  windlass work --run-steps
 
 The program finds WINDLASS_TASK_ID, WINDLASS_KIND, WINDLASS_ATTEMPT, WINDLASS_LEASE, WINDLASS_QUEUE,
-WINDLASS_NAMESPACE, WINDLASS_ENTITY and WINDLASS_STORE in its environment.
+WINDLASS_NAMESPACE, WINDLASS_ENTITY and WINDLASS_STORE in its environment; of a step also WINDLASS_WORKFLOW
+and WINDLASS_STEP.
 
 Exit codes: 0 stopped as asked or drained, 1 the store cannot be used, 2 not understood, 130 killed by a second Ctrl-C.")]
 pub(crate) struct WorkArgs {
     /// A kind and the shell command that does it; may be given several times
-    #[arg(long = "exec", value_name = "KIND=COMMAND", required_unless_present = "workflows")]
+    #[arg(long = "exec", value_name = "KIND=COMMAND", required_unless_present_any = ["workflows", "run_steps"])]
     exec: Vec<Exec>,
     /// Also start workflows that are steps of others; somebody must, or such steps wait
     #[arg(long)]
     workflows: bool,
+    /// Also run the programs that steps of workflows are, whatever their definitions say, and start workflows that are steps
+    #[arg(long)]
+    run_steps: bool,
     /// Take from this queue; may be given several times
     #[arg(long = "queue", value_name = "QUEUE", default_value = "default", value_parser = Name::queue)]
     queues: Vec<Name>,
@@ -98,17 +103,34 @@ fn silence(text: &str) -> Result<Duration, Invalid> {
     if given < Duration::from_secs(1) { Err(Invalid::new("silence", text, "1s or more")) } else { Ok(given) }
 }
 
+/// Whether tasks of this kind are steps that need no handler but this program.
+fn is_step(kind: &Name) -> bool {
+    matches!(&**kind, RUN | WORKFLOW)
+}
+
 impl WorkArgs {
+    /// What this worker takes.
+    fn kinds(&self) -> Vec<Name> {
+        let steps: &[&str] = match (self.run_steps, self.workflows) {
+            (true, _) => &[RUN, WORKFLOW],
+            (false, true) => &[WORKFLOW],
+            (false, false) => &[],
+        };
+        let execs = self.exec.iter().map(|exec| exec.kind.clone());
+        execs.chain(steps.iter().map(|kind| Name::stored(kind))).collect()
+    }
+
     /// Refuses what cannot be meant, before anything is opened.
     fn check(&self) -> Result<()> {
-        let mut kinds = Vec::new();
-        for Exec { kind, .. } in &self.exec {
-            if kinds.contains(kind) {
-                let told =
-                    format!("--exec names the kind {:?} twice; a kind is done by one command", &**kind);
-                return Err(Usage::new(told).into());
-            }
-            kinds.push(kind.clone());
+        let kinds = self.kinds();
+        if let Some(kind) =
+            kinds.iter().enumerate().find_map(|(n, kind)| kinds[..n].contains(kind).then_some(kind))
+        {
+            let told = match (self.run_steps || self.workflows) && is_step(kind) {
+                true => format!("--exec names the kind {:?}, which --run-steps does", &**kind),
+                false => format!("--exec names the kind {:?} twice; a kind is done by one command", &**kind),
+            };
+            return Err(Usage::new(told).into());
         }
         let (queues, dead_after) = (self.queues.clone(), self.dead_after);
         NewWorker { queues, kinds, dead_after, ..NewWorker::new(windlass::worker_id()) }.check()?;
@@ -155,6 +177,8 @@ async fn work(session: &Session, args: &WorkArgs, mut signals: Signals, teller: 
             again: args.retry_on.clone(),
             patience: args.patience,
             store: exec::everywhere(session.address()),
+            directory: None,
+            lines: None,
         },
         tally: Tally::default(),
         teller: teller.clone(),
@@ -196,10 +220,8 @@ async fn work(session: &Session, args: &WorkArgs, mut signals: Signals, teller: 
 
 /// Says who works, on what, and how safe that is.
 fn greet(described: &[(&str, String)], args: &WorkArgs, id: &WorkerId, teller: &Teller) {
-    let mut kinds: Vec<&str> = args.exec.iter().map(|exec| &*exec.kind).collect();
-    if args.workflows {
-        kinds.push("workflows");
-    }
+    let kinds = args.kinds();
+    let kinds: Vec<&str> = kinds.iter().map(|kind| &**kind).collect();
     let queues: Vec<&str> = args.queues.iter().map(|queue| &**queue).collect();
     teller.tell(format!("worker {id} takes {} from {}", kinds.join(", "), queues.join(", ")));
     for (name, value) in described.iter().filter(|(name, _)| *name == "durability") {
@@ -208,7 +230,7 @@ fn greet(described: &[(&str, String)], args: &WorkArgs, id: &WorkerId, teller: &
 }
 
 /// Lets others take what this worker held, and lead, at once instead of when it counts as dead.
-async fn farewell(store: &dyn Store, id: &WorkerId) -> Result<()> {
+pub(crate) async fn farewell(store: &dyn Store, id: &WorkerId) -> Result<()> {
     if let Some(Leadership { term, .. }) = store.leader().await?.filter(|leader| leader.holder == *id) {
         store.resign(id, term).await?;
     }
@@ -239,20 +261,26 @@ fn builder(
     for kind in workshop.commands.keys() {
         worker = worker.handle_kind(kind, |_| async { Ok(Value::Null) });
     }
-    if args.workflows {
+    if args.run_steps {
+        worker = worker.handle_kind(RUN, |_| async { Ok(Value::Null) });
+    }
+    if args.run_steps || args.workflows {
         worker = worker.starts_workflows();
     }
     // Programs run around those handlers, not as them: a result is kept to the letter, which no `Value` could do.
     let workshop = workshop.clone();
-    Ok(worker.around(move |context, _| attempt(context, workshop.clone())))
+    Ok(worker.around(move |context, next| attempt(context, next, workshop.clone())))
 }
 
 /// Runs the program of a task; counts and tells how that ended.
-async fn attempt(context: Context, workshop: Arc<Workshop>) -> Outcome {
+async fn attempt(context: Context, next: Next, workshop: Arc<Workshop>) -> Outcome {
     let begun = Instant::now();
     let kind = &context.task().spec.kind;
-    let command = workshop.commands.get(kind).map(String::as_str).unwrap_or_default();
-    let ended = exec::run(&context, command, &workshop.setup).await;
+    let ended = match workshop.commands.get(kind) {
+        Some(command) => exec::run(&context, command, &workshop.setup).await,
+        None if &**kind == RUN => exec::run_step(&context, &workshop.setup).await,
+        None => return next.run(context).await,
+    };
     let outcome = ended.map_or_else(TaskError::outcome, |result| Outcome::Completed { result });
     let Workshop { tally, teller, quiet, .. } = &*workshop;
     let (counter, said) = tally.told(&context, &outcome);
@@ -300,14 +328,11 @@ impl Tally {
 
 /// Comes when nothing of the worker's kinds and queues is left that could be run, now or later.
 async fn drained(store: &dyn Store, args: &WorkArgs, namespace: &Name) -> Result<()> {
-    let mut rings = store.watch();
+    let (mut rings, kinds) = (store.watch(), args.kinds());
     loop {
         rings.borrow_and_update();
         let mine = |count: &&Count| {
-            count.namespace == *namespace
-                && args.queues.contains(&count.queue)
-                && (args.exec.iter().any(|exec| exec.kind == count.kind)
-                    || (args.workflows && *count.kind == *windlass::WORKFLOW))
+            count.namespace == *namespace && args.queues.contains(&count.queue) && kinds.contains(&count.kind)
         };
         let counts = store.counts().await?;
         let can_go_on = |count: &&Count| !count.state.is_final() && count.state != State::Waiting;

@@ -1,0 +1,96 @@
+//! Steps that fail, and trying them again.
+
+use serde_json::json;
+
+use super::{events, place, run};
+
+const BROKEN: &str = "name: broken\nsteps:\n  good: { run: 'echo g >> marks' }\n  bad:\n    needs: good\n    \
+    run: 'echo b >> marks; echo first >&2; echo \"no \\033[31mdisk\" >&2; test -e fixed || exit 3'\n  \
+    after: { needs: bad, run: 'echo a >> marks' }\n  beside: { run: 'true' }\n";
+
+#[test]
+fn a_failure_is_told_with_its_log_and_what_to_do() {
+    let place = place(BROKEN);
+    let said = run(&place, &[]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.out.contains(" bad failed: the program failed with exit code 3: no \\u{1b}[31mdisk\n"),
+        "{}",
+        said.out
+    );
+    let told = "bad failed at attempt 1 of 3: the program failed with exit code 3: no \\u{1b}[31mdisk\n    first\n    no \\u{1b}[31mdisk\n";
+    assert!(said.out.ends_with(told), "{}", said.out);
+    assert!(said.out.contains("broken blocked_by_failures in "), "{}", said.out);
+    assert!(
+        said.err.ends_with("`windlass run flow.yaml --retry` tries the failed steps again\n"),
+        "{}",
+        said.err
+    );
+    assert_eq!(place.read("marks"), "g\nb\n");
+}
+
+#[test]
+fn what_failed_is_tried_again_and_the_rest_is_not() {
+    let place = place(BROKEN);
+    let first = events(&place, &[], 1);
+    let last = first.last().unwrap();
+    assert_eq!((&last["state"], &last["success"]), (&json!("blocked_by_failures"), &json!(false)));
+    assert_eq!(
+        (&last["failures"][0]["step"], &last["failures"][0]["log"][0]),
+        (&json!("bad"), &json!("first"))
+    );
+    assert_eq!(last["retry"], "windlass run flow.yaml --retry");
+    place.file("fixed", "");
+    let second = events(&place, &["--retry"], 0);
+    assert_eq!(second[0]["workflow_id"], first[0]["workflow_id"]);
+    assert_eq!(place.read("marks"), "g\nb\nb\na\n");
+    run(&place, &["--retry"]).told(1, "start one without --retry");
+}
+
+#[test]
+fn without_being_asked_to_retry_a_new_run_starts() {
+    let place = place(BROKEN);
+    let first = events(&place, &[], 1);
+    place.file("fixed", "");
+    assert_ne!(events(&place, &[], 0)[0]["workflow_id"], first[0]["workflow_id"]);
+    assert_eq!(place.read("marks"), "g\nb\ng\nb\na\n");
+}
+
+#[test]
+fn items_that_failed_are_tried_again_alone() {
+    let flow = "name: m\nsteps:\n  each:\n    map: { over: [1, 2, 3] }\n    \
+        run: 'read -r n; echo $n >> marks; test $n != 2 || test -e fixed || exit 1; echo $n'\n";
+    let place = place(flow);
+    let given = ["--input", "{\"it's\": 1}", "--store", "sqlite:s.db"];
+    let last = events(&place, &given, 1).pop().unwrap();
+    let retry = r#"windlass run flow.yaml --input '{"it'\''s": 1}' --store sqlite:s.db --retry"#;
+    assert_eq!(last["retry"], retry);
+    assert!(
+        last["failures"].as_array().unwrap().iter().any(|failure| failure["step"] == "each[1]"),
+        "{last}"
+    );
+    place.file("fixed", "");
+    let last = events(&place, &[&given[..], &["--retry"]].concat(), 0).pop().unwrap();
+    assert_eq!(last["results"]["each"], json!([1, 2, 3]));
+    let mut marks: Vec<String> = place.read("marks").lines().map(Into::into).collect();
+    marks.sort_unstable();
+    assert_eq!(marks, ["1", "2", "2", "3"]);
+}
+
+#[test]
+fn fail_fast_ends_everything_at_once() {
+    let flow =
+        "name: f\non_failure: fail_fast\nsteps:\n  slow: { run: 'sleep 1000' }\n  bad: { run: 'exit 1' }\n";
+    let place = place(flow);
+    let last = events(&place, &["--pool", "2"], 1).pop().unwrap();
+    assert_eq!(last["steps"], json!({ "cancelled": 1, "failed": 1 }));
+}
+
+#[test]
+fn time_is_limited() {
+    let flow = "name: t\nsteps:\n  slow: { run: 'sleep 1000', timeout: 100ms, retry: { max_attempts: 1 } }\n";
+    let place = place(flow);
+    let last = events(&place, &[], 1).pop().unwrap();
+    assert_eq!(last["failures"][0]["error"], "timed out after 100ms");
+    assert_eq!(last["failures"][0]["state"], "dead_letter");
+}
