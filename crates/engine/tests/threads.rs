@@ -88,3 +88,23 @@ fn a_heartbeat_does_not_outlive_the_runtime_of_its_worker() {
         worker.stop().await.unwrap();
     });
 }
+
+/// A handler that always has something to do leaves room for its own time limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_is_never_idle_runs_out_of_time() {
+    let windlass = Windlass::open("memory:").await.unwrap();
+    let worker = windlass.worker().patience(Duration::from_millis(50)).handle_kind("busy", |_| async {
+        loop {
+            tokio::task::consume_budget().await;
+        }
+        #[expect(unreachable_code, reason = "it says what the handler would return")]
+        Ok(())
+    });
+    let worker = worker.start().await.unwrap();
+    let client = windlass.client();
+    let timeout = Duration::from_millis(50);
+    let submitted = client.submit_json("busy", "null").timeout(timeout).max_attempts(1).await.unwrap();
+    let finished = client.wait(submitted.id).await.unwrap();
+    assert_eq!(finished.task.status.error.as_deref(), Some("timed out after 50ms"));
+    worker.stop().await.unwrap();
+}

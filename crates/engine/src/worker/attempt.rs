@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::task::coop::unconstrained;
 use tokio::time::{sleep_until, timeout};
 use tracing::warn;
 use windlass_core::{Lease, Outcome, Report, TaskId};
@@ -70,14 +71,15 @@ async fn verdict(handlers: &Arc<Handlers>, context: &Context, patience: Duration
     let deadline = attempt.task.spec.timeout.map(|limit| attempt.started + limit);
     let out_of_time = async {
         match deadline {
-            Some(deadline) => sleep_until(deadline).await,
+            // A handler that always has something to do leaves no budget for a timer that is asked after it.
+            Some(deadline) => unconstrained(sleep_until(deadline)).await,
             None => std::future::pending().await,
         }
     };
     let last_word = tokio::select! {
         biased;
         outcome = &mut handler => Some(outcome),
-        _ = attempt.stop.stopped() => timeout(patience, handler).await.ok(),
+        _ = unconstrained(attempt.stop.stopped()) => timeout(patience, handler).await.ok(),
         () = out_of_time => {
             attempt.stop.tell(StopReason::TimedOut);
             timeout(patience, handler).await.ok()
