@@ -132,7 +132,7 @@ fn looking_at_the_migrations_applies_none() {
         all.into_iter().map(|one| (one.version, one.name, one.applied_at.is_some())).collect()
     };
     let expected = |applied: i64| -> Vec<(i64, String, bool)> {
-        let all = ["tasks", "documents", "notes_and_schedules"].into_iter();
+        let all = ["tasks", "documents", "notes_and_schedules", "workflows"].into_iter();
         (1..).zip(all).map(|(version, name)| (version, name.to_owned(), version <= applied)).collect()
     };
     let directory = place();
@@ -144,17 +144,19 @@ fn looking_at_the_migrations_applies_none() {
     assert!(std::fs::read(&path).unwrap().is_empty(), "an empty one stays empty");
     used(directory.path());
     let (before, bytes) = (rows(&path), std::fs::read(&path).unwrap());
-    assert_eq!(names(&path), expected(3));
+    assert_eq!(names(&path), expected(4));
     assert!(migrations(&path).unwrap().iter().all(|one| one.applied_at <= Some(SystemClock.now())));
     assert!(std::fs::read(&path).unwrap() == bytes, "no byte is changed");
     let store = open(&path);
-    assert_eq!(names(&path), expected(3), "also while a store is open");
+    assert_eq!(names(&path), expected(4), "also while a store is open");
     drop(store);
-    let older = "DROP TABLE notes; DROP TABLE schedules; DELETE FROM migrations WHERE version = 3";
+    let older =
+        "DROP TABLE workflow_history; DROP TABLE inputs; DROP TABLE workflows; DROP TABLE definitions;
+        DELETE FROM migrations WHERE version = 4";
     Connection::open(&path).unwrap().execute_batch(older).unwrap();
-    assert_eq!(names(&path), expected(2));
+    assert_eq!(names(&path), expected(3));
     drop(open(&path));
-    assert_eq!(names(&path), expected(3), "opening it applies what is missing");
+    assert_eq!(names(&path), expected(4), "opening it applies what is missing");
     assert_eq!(rows(&path)["tasks"], before["tasks"]);
     let newer = "INSERT INTO migrations VALUES (999, 'from the future', 'x', 0)";
     Connection::open(&path).unwrap().execute(newer, []).unwrap();
@@ -184,7 +186,7 @@ fn ten_threads_open_a_fresh_file_at_once() {
             let answer = thread.join().unwrap();
             assert!(answer.is_ok(), "round {round}: {answer:?}");
         }
-        assert_eq!(rows(&path)["migrations"].len(), 3, "each migration is applied once");
+        assert_eq!(rows(&path)["migrations"].len(), 4, "each migration is applied once");
         assert_eq!(rows(&path)["tasks"].len(), 10);
     }
 }
@@ -229,7 +231,7 @@ fn ten_processes_open_a_fresh_file_at_once() {
     for child in children {
         assert!(child.wait_with_output().unwrap().status.success(), "every process opens it");
     }
-    assert_eq!(rows(&file(&directory))["migrations"].len(), 3, "each migration is applied once");
+    assert_eq!(rows(&file(&directory))["migrations"].len(), 4, "each migration is applied once");
     assert_eq!(rows(&file(&directory))["tasks"].len(), 10);
 }
 
@@ -521,7 +523,7 @@ fn a_slot_that_a_hand_took_is_given_again() {
                 break;
             }
         }
-        assert_eq!(repaired, [0, 1, 2, 0], "full, one, two, and the end");
+        assert_eq!(repaired, [0, 1, 2, 0, 0], "full, one, two, the end, and no workflows");
         assert!(news.borrow().claimable > before.claimable, "those who wait for work are told");
         assert_eq!(store.counts().await.unwrap(), whole, "nothing else has changed");
         let claimed = store.claim(claim_of(&worker, 9)).await.unwrap();

@@ -209,7 +209,17 @@ type Example = (&'static str, &'static [(&'static str, &'static str)]);
 /// What is to be accepted: a state, and the columns beside it.
 const POSSIBLE: &[Example] = &[
     ("pending", &[]),
-    ("waiting", &[]),
+    ("waiting", &[("waits", "'parents'"), ("is_step", "1")]),
+    (
+        "completed",
+        &[
+            ("worker", "NULL"),
+            ("claimed_at", "NULL"),
+            ("finished_at", "1"),
+            ("result", "'1'"),
+            ("is_step", "1"),
+        ],
+    ),
     ("scheduled", &[("due_at", "1")]),
     ("claimed", &[]),
     ("running", &[("started_at", "1"), ("attempt", "3"), ("lease", "9")]),
@@ -228,6 +238,9 @@ const POSSIBLE: &[Example] = &[
 
 /// What is to be refused: each differs in one thing from what is accepted.
 const IMPOSSIBLE: &[Example] = &[
+    ("waiting", &[]),
+    ("pending", &[("waits", "'parents'")]),
+    ("pending", &[("is_step", "2")]),
     ("sleeping", &[]),
     ("PENDING", &[]),
     ("pending", &[("state", "NULL")]),

@@ -32,7 +32,7 @@ CREATE TABLE tasks (
     rank          INTEGER NOT NULL,
     entries       INTEGER NOT NULL CHECK (entries > 0),
     result        TEXT,
-    is_step       INTEGER NOT NULL CHECK (is_step = 0 OR is_step = 1),  -- of the workflow that its id begins with
+    is_step       INTEGER NOT NULL DEFAULT 0 CHECK (is_step = 0 OR is_step = 1),  -- of the workflow that its id begins with
     waits         TEXT,                 -- what it waits for: parents, items, workflow or resume
     met           INTEGER CHECK (met >= 0),                             -- how many of them are done
     others        INTEGER CHECK (others >= 0),                          -- parents that never will be; items in all
