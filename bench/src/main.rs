@@ -10,6 +10,7 @@ mod postgres;
 mod table;
 mod through_engine;
 mod through_store;
+mod workflows;
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ use crate::table::{Row, Table};
 #[derive(Parser, Debug)]
 #[command(after_help = "Examples:\n  windlass-bench\n  windlass-bench --tasks 20000 --rounds 5\n  \
     windlass-bench --finished 1000000   the same with a million finished tasks in the file\n  \
+    windlass-bench --workflows --postgres   chains, fans and layers of steps on PostgreSQL\n  \
     windlass-bench --json > figures.json")]
 struct Args {
     /// Tasks per measurement at batches of 100 and more; smaller batches take fewer.
@@ -43,6 +45,9 @@ struct Args {
     /// Measure on PostgreSQL instead of SQLite, on a private server.
     #[arg(long)]
     postgres: bool,
+    /// Measure workflows instead of lone tasks.
+    #[arg(long)]
+    workflows: bool,
     /// For how many seconds a transaction is held open beside the load, on PostgreSQL.
     #[arg(long, default_value_t = 5)]
     held: u64,
@@ -76,7 +81,7 @@ fn main() -> Result<()> {
         println!("{}", runtime.block_on(postgres::drain_here(url, schema))?);
         return Ok(());
     }
-    if args.postgres {
+    if args.postgres && !args.workflows {
         postgres::measure(&runtime, &args, &mut table)?;
         if args.json {
             println!("{}", table.json());
@@ -88,6 +93,13 @@ fn main() -> Result<()> {
         None => tempfile::tempdir(),
     };
     let directory = temporary.context("no directory for the database files")?;
+    if args.workflows {
+        workflows::measure(&runtime, directory.path(), &args, &mut table)?;
+        if args.json {
+            println!("{}", table.json());
+        }
+        return Ok(());
+    }
     for durability in [Durability::Full, Durability::Normal] {
         for batch in [1, 100, 1_000] {
             let tasks =

@@ -22,7 +22,7 @@ const SUBMIT: &str = "WITH new AS MATERIALIZED (
     INSERT INTO counts AS c VALUES ('default', 'default', 'bench:noop', 'pending', pg_backend_pid() % 64, $3::bigint)
     ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks";
 
-const CLAIM: &str = "WITH picked AS MATERIALIZED (
+pub(crate) const CLAIM: &str = "WITH picked AS MATERIALIZED (
         SELECT ctid AS at FROM live
         WHERE namespace = 'default' AND queue = 'default' AND kind = 'bench:noop' AND state = 'pending'
             AND (lane IS NULL OR slot)
@@ -81,7 +81,7 @@ pub(crate) async fn measure(url: &str, schema: &str, tasks: usize) -> Result<Fig
     Ok(Figures::new(tasks, submitted, start.elapsed().as_secs_f64()))
 }
 
-async fn connect(url: &str, schema: &str) -> Result<Client> {
+pub(crate) async fn connect(url: &str, schema: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
     client
@@ -111,7 +111,7 @@ async fn drain(client: &Client, worker: &str) -> Result<usize> {
             biased;
             client.batch_execute("BEGIN"),
             report(client, &finish, worker, &held),
-            take(client, &claim, worker),
+            take(client, &claim, worker, BATCH),
             client.batch_execute("COMMIT"),
         );
         begun?;
@@ -126,7 +126,7 @@ async fn drain(client: &Client, worker: &str) -> Result<usize> {
     }
 }
 
-type Held = (i64, i64, String);
+pub(crate) type Held = (i64, i64, String);
 
 async fn report(client: &Client, finish: &Statement, worker: &str, held: &[Held]) -> Result<usize> {
     if held.is_empty() {
@@ -140,8 +140,13 @@ async fn report(client: &Client, finish: &Statement, worker: &str, held: &[Held]
     usize::try_from(row.get::<_, i64>(0)).context("a count")
 }
 
-async fn take(client: &Client, claim: &Statement, worker: &str) -> Result<Vec<Held>> {
-    let rows = client.query(claim, &[&worker, &i64::try_from(BATCH)?]).await?;
+pub(crate) async fn take(
+    client: &Client,
+    claim: &Statement,
+    worker: &str,
+    limit: usize,
+) -> Result<Vec<Held>> {
+    let rows = client.query(claim, &[&worker, &i64::try_from(limit)?]).await?;
     let held = rows.iter().map(|row| {
         let _for_the_handler: (i64, Uuid, String, Option<i64>, Option<i64>, String) =
             (row.get(2), row.get(4), row.get(5), row.get(6), row.get(7), row.get(8));

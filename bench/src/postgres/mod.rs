@@ -1,6 +1,6 @@
 //! PostgreSQL: the store and the engine next to hand-written statements and to the queues of others, on one private server, in turns.
 
-mod by_hand;
+pub(crate) mod by_hand;
 mod peers;
 mod processes;
 mod through_engine;
@@ -30,7 +30,7 @@ const CONNECTIONS: usize = 2;
 
 /// What one measurement found: tasks per second, milliseconds, bytes per task.
 #[derive(Clone, Copy, Debug, Default)]
-struct Figures {
+pub(crate) struct Figures {
     submit: f64,
     drain: f64,
     cycle: f64,

@@ -1,6 +1,7 @@
 //! `windlass bench`: how fast the engine is here, with real workers and handlers that do nothing.
 
 mod ground;
+mod shapes;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ use crate::show::Answer;
 use crate::signals::Signals;
 use crate::table::{Cell, Table};
 use ground::{Ground, Plot};
+use shapes::{Shape, Taken};
 
 /// Measure submit, drain, latency and the price of entities, with handlers that do nothing
 ///
@@ -32,6 +34,7 @@ use ground::{Ground, Plot};
 #[command(after_help = "Examples:
   windlass bench
   windlass bench --tasks 100000 --pool 24 --json
+  windlass bench --workflow chain:400 --workflow fan:10000
   windlass bench --store postgres://postgres@127.0.0.1/postgres")]
 pub(crate) struct BenchArgs {
     /// Tasks of one measurement
@@ -49,6 +52,9 @@ pub(crate) struct BenchArgs {
     /// How often each measurement is made; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one(1_000))]
     rounds: usize,
+    /// Measure workflows of this shape instead: chain:N, fan:N (1, then N, then 1), map:N (the same, of one step) or layers:N (of 100 each)
+    #[arg(long, value_name = "SHAPE:N")]
+    workflow: Vec<Shape>,
     /// Measure only this durability of files; that of a PostgreSQL server is what the server is set to
     #[arg(long, value_parser = ["full", "normal"])]
     durability: Option<String>,
@@ -92,30 +98,67 @@ pub(crate) async fn run(session: &Session, args: &BenchArgs) -> Result<Answer> {
     let measured = tokio::select! {
         biased;
         () = signals.next() => None,
-        all = measure_all(args, &ground) => Some(all),
+        told = measure_all(session.paint(), args, &ground) => Some(told),
     };
-    let Some(all) = measured else {
+    let Some(told) = measured else {
         // Who insists is not kept waiting, and is left with what could not be removed yet.
         tokio::select! { _ = ground.remove() => {}, () = signals.next() => {} }
         std::process::exit(130);
     };
     let removed = ground.remove().await;
-    let all = all?;
+    let told = told?;
     removed?;
-    Ok(told(session.paint(), args, &all))
+    Ok(told)
 }
 
-async fn measure_all(args: &BenchArgs, ground: &Ground) -> Result<Vec<Figures>> {
-    if let Ground::Schema(_) = ground {
-        return Ok(vec![measure(args, ground, None).await?]);
+async fn measure_all(paint: Paint, args: &BenchArgs, ground: &Ground) -> Result<Answer> {
+    let files = ["full", "normal"].map(Some).into_iter();
+    let durabilities: Vec<Option<&str>> = match ground {
+        Ground::Schema(_) => vec![None],
+        Ground::Files(_) => {
+            files.filter(|it| args.durability.is_none() || args.durability.as_deref() == *it).collect()
+        }
+    };
+    if args.workflow.is_empty() {
+        let mut all = Vec::new();
+        for durability in durabilities {
+            all.push(measure(args, ground, durability).await?);
+        }
+        return Ok(told(paint, args, &all));
     }
     let mut all = Vec::new();
-    for durability in ["full", "normal"] {
-        if args.durability.as_ref().is_none_or(|only| only == durability) {
-            all.push(measure(args, ground, Some(durability)).await?);
+    for durability in durabilities {
+        for shape in &args.workflow {
+            let mut rounds = Vec::new();
+            for _ in 0..args.rounds {
+                rounds.push(shapes::measure(*shape, args.pool, ground, durability).await?);
+            }
+            rounds.sort_unstable_by_key(|taken| taken.start + taken.run);
+            all.push(rounds.swap_remove(rounds.len() / 2));
         }
     }
-    Ok(all)
+    Ok(shapes_told(paint, args, &all))
+}
+
+fn shapes_told(paint: Paint, args: &BenchArgs, all: &[Taken]) -> Answer {
+    let mut table =
+        Table::new(&["WORKFLOW", "STEPS", "DURABILITY", "START MS", "STEPS/S", "US A STEP", "PEAK MB"]);
+    let number = |number: f64, digits: usize| Cell::Number(format!("{number:.digits$}"));
+    for taken in all {
+        let peak = taken.peak_bytes.map(|bytes| format!("{:.0}", bytes as f64 / 1e6)).unwrap_or_default();
+        table.row([
+            Cell::from(&*taken.shape.to_string()),
+            Cell::Number(taken.shape.tasks().to_string()),
+            Cell::from(&*taken.durability),
+            number(taken.start.as_secs_f64() * 1e3, 1),
+            number(taken.per_second(), 0),
+            number(taken.per_step().as_secs_f64() * 1e6, 1),
+            Cell::Number(peak),
+        ]);
+    }
+    let text = table.render(paint, "");
+    let figures: Value = all.iter().map(Taken::json).collect();
+    Answer::new(text, &json!({ "pool": args.pool, "figures": figures }))
 }
 
 fn told(paint: Paint, args: &BenchArgs, all: &[Figures]) -> Answer {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::{
-    Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Rejected, Status, Task, Timestamp,
-    Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
+    Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Place, Rejected, Status, Task, TaskId,
+    Timestamp, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
 };
 
 use crate::error::Result;
@@ -128,26 +128,56 @@ pub struct WorkflowListing {
 
 /// Definitions that were read before: they never change, and reading a large one takes a while.
 #[derive(Debug, Default)]
-pub(crate) struct Blueprints(Mutex<HashMap<i64, Arc<Blueprint>>>);
+pub(crate) struct Blueprints {
+    by_seq: Mutex<HashMap<i64, Arc<Blueprint>>>,
+    /// Of workflows that something happened to not long ago.
+    followed: Mutex<HashMap<WorkflowId, Arc<Blueprint>>>,
+}
 
 impl Blueprints {
     /// More than a process works on at once.
     const MOST: usize = 256;
 
     pub(crate) fn get(&self, seq: i64) -> Option<Arc<Blueprint>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).cloned()
+        self.by_seq.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).cloned()
     }
 
     pub(crate) fn put(&self, seq: i64, blueprint: &Arc<Blueprint>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.by_seq.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= Self::MOST {
             known.clear();
         }
         known.insert(seq, blueprint.clone());
     }
 
+    /// Remembers what a workflow follows.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn follow(&self, workflow: WorkflowId, blueprint: &Arc<Blueprint>) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.len() >= Self::MOST && !followed.contains_key(&workflow) {
+            followed.clear();
+        }
+        followed.insert(workflow, blueprint.clone());
+    }
+
+    /// The steps that are concerned when a task of a workflow is completed, if that is known: its children, or the step whose item it is.
+    /// With each whether it may be in a lane.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn concerned(&self, task: TaskId) -> Vec<(TaskId, bool)> {
+        let (id, Place { step, item }) = (WorkflowId::of(task), Place::of(task));
+        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(blueprint) = followed.get(&id) else { return Vec::new() };
+        let concerned = match &item {
+            Some(_) => std::slice::from_ref(&step),
+            None => blueprint.graph().children(step),
+        };
+        let has_lane =
+            |step: u32| blueprint.step(step).is_none_or(|step| step.lane.is_some() || step.map.is_some());
+        concerned.iter().map(|step| (id.step(*step), has_lane(*step))).collect()
+    }
+
     pub(crate) fn forget(&self, seq: i64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&seq);
+        self.by_seq.lock().unwrap_or_else(PoisonError::into_inner).remove(&seq);
     }
 }
 

@@ -29,10 +29,7 @@ pub(super) struct Row {
     /// Whether it was over when it was loaded.
     pub(super) was_over: bool,
     pub(super) task: Task,
-    /// Whether its history so far follows from the rest, and is not written down.
-    plain: bool,
-    /// Who submitted it.
-    actor: Option<String>,
+    past: Past,
     /// What its present attempt has told, if that was asked for.
     pub(super) notes: Option<Notes>,
     told: bool,
@@ -43,16 +40,26 @@ pub(super) struct Row {
     deleted: bool,
 }
 
+/// What the history of a task is known by.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Past {
+    /// Whether its history so far follows from the rest, and is not written down.
+    pub(super) plain: bool,
+    /// Who submitted it.
+    pub(super) actor: Option<String>,
+    /// When it was to wait no longer, if it began by waiting.
+    pub(super) ready_at: Option<Timestamp>,
+}
+
 impl Row {
-    pub(super) fn new(seq: i64, at: String, plain: bool, actor: Option<String>, task: Task) -> Self {
+    pub(super) fn new(seq: i64, at: String, task: Task, past: Past) -> Self {
         let (version, was_over) = (task.status.entries, task.status.state.is_final());
         Self {
             seq,
             at,
             version,
             was_over,
-            plain,
-            actor,
+            past,
             task,
             notes: None,
             told: false,
@@ -69,23 +76,38 @@ impl Row {
 
     /// The row as others find it after the transaction, at its new place.
     pub(super) fn settled(&self, at: String) -> Self {
-        Self::new(self.seq, at, self.plain, self.actor.clone(), self.task.clone())
+        Self::new(self.seq, at, self.task.clone(), self.past.clone())
     }
 
     /// Takes note of a change. The first one that leaves the plain way has all that happened until then written down.
     fn change(&mut self, change: TaskChange) -> Status {
-        if self.plain && !is_plain(&change.entries) {
-            self.plain = false;
-            self.entries = plain_history(&self.task, self.actor.as_deref());
+        if self.past.plain && !self.is_plain(&change.entries) {
+            self.past.plain = false;
+            self.entries = plain_history(&self.task, &self.past);
+        }
+        if self.past.plain
+            && let [Entry { to: State::Pending, at, .. }] = &*change.entries
+        {
+            self.past.ready_at = Some(*at);
         }
         self.waits |= self.task.status.waits != change.after.waits;
         self.result = change.result.or(self.result.take());
         self.entries.extend(change.entries);
         std::mem::replace(&mut self.task.status, change.after)
     }
+
+    /// Whether these are steps of the plain way, which the columns of a task tell. When a step became ready is told by the moment of that
+    /// change alone.
+    fn is_plain(&self, entries: &[Entry]) -> bool {
+        if let [entry @ Entry { to: State::Pending, seq: 2, reason: Reason::Ready, note: None, .. }] = entries
+        {
+            return entry.from == Some(State::Waiting) && self.entries.is_empty();
+        }
+        let is_becoming_ready = self.entries.iter().any(|entry| entry.to == State::Pending);
+        !is_becoming_ready && is_plain(entries)
+    }
 }
 
-/// Whether these are steps of the plain way, which the columns of a task tell.
 fn is_plain(entries: &[Entry]) -> bool {
     entries.iter().all(|entry| {
         let reason = match entry.to {
@@ -99,20 +121,29 @@ fn is_plain(entries: &[Entry]) -> bool {
 }
 
 /// The history of a task that went the plain way so far.
-pub(super) fn plain_history(task: &Task, actor: Option<&str>) -> Vec<Entry> {
-    let Status { worker, claimed_at, started_at, finished_at, entries, .. } = &task.status;
-    let (submitter, worker) = (actor.map(Into::into), worker.as_ref().map(|worker| worker.as_str().into()));
-    let steps = [
-        (State::Pending, Some(task.spec.created_at), Reason::Submitted, submitter),
+fn plain_history(task: &Task, past: &Past) -> Vec<Entry> {
+    let Status { state, worker, claimed_at, started_at, finished_at, entries, .. } = &task.status;
+    let (submitter, worker) = (past.actor.clone(), worker.as_ref().map(|worker| worker.as_str().into()));
+    let created_at = Some(task.spec.created_at);
+    let begun: &[_] = if *state == State::Waiting || past.ready_at.is_some() {
+        &[
+            (State::Waiting, created_at, Reason::Submitted, submitter),
+            (State::Pending, past.ready_at, Reason::Ready, None),
+        ]
+    } else {
+        &[(State::Pending, created_at, Reason::Submitted, submitter)]
+    };
+    let went = [
         (State::Claimed, *claimed_at, Reason::Claimed, worker.clone()),
         (State::Running, *started_at, Reason::Started, worker.clone()),
         (State::Completed, *finished_at, Reason::Completed, worker),
     ];
     let mut from = None;
-    let steps = (1..=*entries).zip(steps).map(|(seq, (to, at, reason, actor))| {
-        let at = at.unwrap_or(task.status.updated_at);
-        Entry { seq, from: from.replace(to), to, at, actor, reason, note: None }
-    });
+    let steps =
+        (1..=*entries).zip(begun.iter().cloned().chain(went)).map(|(seq, (to, at, reason, actor))| {
+            let at = at.unwrap_or(task.status.updated_at);
+            Entry { seq, from: from.replace(to), to, at, actor, reason, note: None }
+        });
     steps.collect()
 }
 
@@ -318,7 +349,7 @@ impl Board {
             sent.statements += 2;
         }
         let kept = rows.iter().filter(|row| !row.deleted);
-        let told = kept.clone().filter(|row| !row.plain);
+        let told = kept.clone().filter(|row| !row.past.plain);
         let entries: Vec<(i64, &Entry)> =
             told.flat_map(|row| row.entries.iter().map(|entry| (row.seq, entry))).collect();
         if !entries.is_empty() {
@@ -413,7 +444,7 @@ fn ended_args(rows: &[&Row]) -> Args {
         status(rows, |status| status.error.clone()) => TEXT_ARRAY,
         status(rows, |status| status.rank) => INT8_ARRAY,
         status(rows, |status| small(status.entries)) => INT4_ARRAY,
-        each(rows, |row| row.plain) => BOOL_ARRAY,
+        each(rows, |row| row.past.plain) => BOOL_ARRAY,
         each(rows, |row| row.result.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
         each(rows, |row| row.task.spec.workflow.is_some()) => BOOL_ARRAY,
         signed(rows.len()) => INT8,
@@ -433,7 +464,7 @@ fn live_args(rows: &[&Row]) -> Args {
         status(rows, |status| status.slot) => BOOL_ARRAY,
         status(rows, |status| status.rank) => INT8_ARRAY,
         status(rows, |status| small(status.entries)) => INT4_ARRAY,
-        each(rows, |row| row.plain) => BOOL_ARRAY,
+        each(rows, |row| row.past.plain) => BOOL_ARRAY,
         status(rows, |status| status.waits.columns().0) => TEXT_ARRAY,
         status(rows, |status| status.waits.columns().1.map(i64::from)) => INT8_ARRAY,
         status(rows, |status| status.waits.columns().2.map(i64::from)) => INT8_ARRAY,

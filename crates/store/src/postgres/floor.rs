@@ -415,6 +415,7 @@ impl Told {
 mod tests {
     use windlass_core::{Json, NewTask, TaskId, WorkerId};
 
+    use super::super::board::Past;
     use super::*;
 
     fn kind() -> Name {
@@ -434,7 +435,7 @@ mod tests {
 
     fn row(seq: i64) -> Row {
         let new = NewTask::new(TaskId::from_bytes([0; 16]), kind(), Json::default());
-        Row::new(seq, String::new(), true, None, new.admit(Timestamp::MIN).0)
+        Row::new(seq, String::new(), new.admit(Timestamp::MIN).0, Past::default())
     }
 
     fn hindered() -> Floors {

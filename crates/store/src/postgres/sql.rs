@@ -114,13 +114,13 @@ macro_rules! statements {
 }
 
 statements! {
-    hot: alive submit end update history count claim;
-    cold: now lock_lanes lock_lanes_of load_live load_ended exists find_keys find_ids find_entities fill amend reopen
+    hot: alive submit end update history count claim now lock_workflows lock_lanes_of load_live update_workflow;
+    cold: lock_lanes load_ended exists find_keys find_ids find_entities fill amend reopen
     pick pick_one delete delete_history notes_of put_notes workers_of put_worker
     heartbeat held delete_worker forget_workers workers lock_leader check_leader leader put_leader pause_queue
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
     due_schedules put_schedule delete_schedule due next_due orphans old parked_lanes record history_of all_notes find
-    counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled lock_workflows next_open_workflow old_workflows results start steps tell_workflow update_workflow workflow workflow_by_key workflow_history workflow_input workflow_of_step;
+    counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled next_open_workflow old_workflows results start steps tell_workflow workflow workflow_by_key workflow_history workflow_input workflow_of_step;
 }
 
 /// Fills in what several statements share, and the schema.

@@ -6,16 +6,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use windlass_core::{
-    Before, Changes, Command, Name, Rejected, Scope, Task, TaskId, Timestamp, WorkerId, WorkflowId,
-    transition,
+    Before, Changes, Command, Name, Outcome, Rejected, Scope, Task, TaskId, Timestamp, Token, WorkerId,
+    WorkflowId, transition,
 };
 
 use super::Inner;
-use super::board::{Board, Row, Sent, lane_of};
+use super::board::{Board, Past, Row, Sent, lane_of};
 use super::failure::Failure;
 use super::floor::Began;
 use super::row::{self, AFTER_TASK, signed, uuid};
-use super::tx::{Answer, Tx, args};
+use super::tx::{Answer, Args, Tx, args};
+use super::workflow_row::{self, Locked, wide};
 use crate::error::Result;
 use crate::request::{Claim, Claimed, Receipt, Rings, Turn, Turned};
 
@@ -35,7 +36,9 @@ impl Inner {
     /// Carries out turns, in one transaction. First in the belief that the tasks are as this process left them, which takes one round
     /// trip; if not, after a look at them.
     pub(super) async fn turns(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
-        if let Some(believed) = self.believed(turns) {
+        let mut held = self.take_held(turns);
+        if let Some(believed) = self.believed(turns, &held) {
+            held.clear();
             let believed = Cell::new(Some(believed));
             let once = async |tx: &mut Tx| {
                 let believed = believed.take().ok_or(Failure::Moved)?;
@@ -47,12 +50,13 @@ impl Inner {
             }
             match done {
                 Ok(done) => return Ok(done),
-                Err(Failure::Moved | Failure::Again(_)) => self.forget(turns),
+                Err(Failure::Moved | Failure::Again(_)) => {}
                 Err(Failure::Final(error)) => return Err(error),
             }
         }
+        let held = Cell::new(held);
         let known = async |tx: &mut Tx| {
-            let done = tx.turn_known(turns).await;
+            let done = tx.turn_known(turns, held.take()).await;
             if done.is_err() {
                 tx.inner.floors.forget(turns);
             }
@@ -61,32 +65,42 @@ impl Inner {
         self.transaction(known).await
     }
 
-    /// The tasks that commands are about, if all of them are held by workers of this process and nothing else has to be looked at.
-    fn believed(&self, turns: &[Turn]) -> Option<Believed> {
+    /// The tasks that commands of their holders are about, as this process left them. Whatever becomes of them, they will not be as they
+    /// were. Those in lanes are not among them: others give and take their slots.
+    fn take_held(&self, turns: &[Turn]) -> Vec<Row> {
+        let mut held = self.held();
+        let commands = turns.iter().flat_map(|turn| &turn.commands);
+        let tokens = commands.filter_map(|command| match command {
+            Command::Finish { token, .. } | Command::Start { token, .. } | Command::Release { token, .. } => {
+                Some(token)
+            }
+            _ => None,
+        });
+        let is_its = |row: &Row, token: &Token| {
+            row.task.status.lease == token.lease && row.task.status.worker.as_ref() == Some(&token.worker)
+        };
+        let taken = tokens.filter_map(|token| held.remove(&token.task).filter(|row| is_its(row, token)));
+        taken.filter(|row| row.task.spec.lane.is_none()).collect()
+    }
+
+    /// What commands do to `held`, if they are about nothing else and nothing else has to be looked at.
+    fn believed(&self, turns: &[Turn], held: &[Row]) -> Option<Believed> {
         if turns.iter().any(|turn| turn.term.is_some()) {
             return None;
         }
         let now = self.clock.now();
-        let mut held = self.held();
         let mut board = Board::default();
+        held.iter().for_each(|row| board.put(row.clone()));
         let mut receipts = Vec::with_capacity(turns.len());
         for turn in turns {
             let mut told = Receipts::with_capacity(turn.commands.len());
             for command in &turn.commands {
                 let id = command.task();
-                if !matches!(
-                    command,
-                    Command::Finish { .. } | Command::Start { .. } | Command::Release { .. }
-                ) {
+                if !command.is_by_holder() {
                     return None;
                 }
-                if board.get(id).is_none() {
-                    // Whatever becomes of it, it will not be as it was.
-                    board.put(held.remove(&id)?);
-                }
                 let row = board.get(id)?;
-                let is_step = row.task.spec.workflow.is_some();
-                if row.task.spec.lane.is_some() || is_step && !matches!(command, Command::Start { .. }) {
+                if row.task.spec.workflow.is_some() && !matches!(command, Command::Start { .. }) {
                     return None;
                 }
                 let changes = transition(&Before::of(&row.task), command, now).ok()?;
@@ -102,14 +116,6 @@ impl Inner {
             receipts.push(told);
         }
         Some(Believed { board, receipts })
-    }
-
-    /// These are not as they were believed to be.
-    fn forget(&self, turns: &[Turn]) {
-        let mut held = self.held();
-        for command in turns.iter().flat_map(|turn| &turn.commands) {
-            held.remove(&command.task());
-        }
     }
 
     /// Takes note of what is held from now on. What was changed is at a new place, or over.
@@ -140,26 +146,19 @@ impl Tx {
     async fn turn_believed(&mut self, turns: &[Turn], believed: Believed) -> Result<Answered, Failure> {
         let Believed { mut board, receipts } = believed;
         let sent = board.send(self).await;
-        let began = self.send_claims(turns).await;
-        let mut answers = self.commit().await?.into_iter();
-        let written: Vec<Answer> = answers.by_ref().take(sent.statements).collect();
-        self.answered(turns, &began, receipts, &board, &places(&sent, &written)?, answers)
+        self.claim_and_commit(turns, receipts, &board, &sent).await
     }
 
-    async fn turn_known(&mut self, turns: &[Turn]) -> Result<Answered, Failure> {
+    /// Carries out turns after a look at what they are about. `held` is believed to be as it was, and needs no look.
+    async fn turn_known(&mut self, turns: &[Turn], held: Vec<Row>) -> Result<Answered, Failure> {
         for term in turns.iter().filter_map(|turn| turn.term) {
             self.check_term(term).await?;
         }
         let commands: Vec<&Command> = turns.iter().flat_map(|turn| &turn.commands).collect();
         let mut board = Board::default();
-        // Lone tasks have no workflow; there is nothing at the id that one would have.
-        let workflows: BTreeSet<WorkflowId> =
-            commands.iter().map(|command| WorkflowId::of(command.task())).collect();
-        self.lock_workflows(&mut board, &workflows.into_iter().collect::<Vec<_>>()).await?;
-        let ids = commands.iter().map(|command| command.task()).collect();
-        let unreadable = self.load(&mut board, ids).await?;
-        // Only now, for the locks may have been waited for.
-        let now = self.now().await?;
+        let believed: BTreeSet<TaskId> = held.iter().map(|row| row.task.id).collect();
+        held.into_iter().for_each(|row| board.put(row));
+        let (unreadable, now) = self.look_at(&commands, &mut board).await?;
         let around = self.look_around(&commands, &mut board).await?;
         let mut receipts = Vec::with_capacity(turns.len());
         for turn in turns {
@@ -172,19 +171,92 @@ impl Tx {
                 if board_must_settle(&board, command, &around, now) {
                     self.settle(&mut board).await?;
                 }
-                told.push(apply(&mut board, command, &around, now));
+                let receipt = apply(&mut board, command, &around, now);
+                // What changes nothing would not be found out to be wrong.
+                if !receipt.as_ref().is_ok_and(|receipt| receipt.changed)
+                    && believed.contains(&command.task())
+                {
+                    return Err(Failure::Moved);
+                }
+                told.push(receipt);
             }
             receipts.push(told);
         }
         self.follow_up(&mut board, now).await?;
         let lanes = std::mem::take(&mut board.lanes);
         let sent = board.send(self).await;
-        let written = self.answers().await?;
+        if lanes.is_empty() {
+            return self.claim_and_commit(turns, receipts, &board, &sent).await;
+        }
+        self.answers().await?;
         board.open(self.fill_lanes(&lanes).await?);
+        self.claim_and_commit(turns, receipts, &board, &Sent::default()).await
+    }
+
+    /// Claims what turns ask for, after all that was `sent`, and makes everything durable.
+    async fn claim_and_commit(
+        &mut self,
+        turns: &[Turn],
+        receipts: Vec<Receipts>,
+        board: &Board,
+        sent: &Sent,
+    ) -> Result<Answered, Failure> {
         let began = self.send_claims(turns).await;
-        let answers = self.commit().await?.into_iter();
-        let places = if lanes.is_empty() { places(&sent, &written)? } else { HashMap::new() };
-        self.answered(turns, &began, receipts, &board, &places, answers)
+        let mut answers = self.commit().await?.into_iter();
+        let written: Vec<Answer> = answers.by_ref().take(sent.statements).collect();
+        self.answered(turns, &began, receipts, board, &places(sent, &written)?, answers)
+    }
+
+    /// Locks and loads what commands are about and the board does not have, and the steps that they are likely to concern, in one round
+    /// trip. Says what cannot be read, and what time it is: only now, for the locks may have been waited for.
+    async fn look_at(
+        &mut self,
+        commands: &[&Command],
+        board: &mut Board,
+    ) -> Result<(HashMap<TaskId, Rejected>, Timestamp), Failure> {
+        // Lone tasks have no workflow; there is nothing at the id that one would have.
+        let workflow = |id: TaskId| match board.get(id) {
+            Some(row) => row.task.spec.workflow,
+            None => Some(WorkflowId::of(id)),
+        };
+        let workflows: BTreeSet<WorkflowId> =
+            commands.iter().filter_map(|command| workflow(command.task())).collect();
+        let mut missing: BTreeSet<TaskId> = commands.iter().map(|command| command.task()).collect();
+        missing.retain(|id| board.get(*id).is_none());
+        let (mut wanted, mut in_lanes) = (missing.clone(), missing.clone());
+        for command in commands {
+            if let Command::Finish { token, outcome: Outcome::Completed { .. }, .. } = command {
+                for (id, has_lane) in self.inner.blueprints.concerned(token.task) {
+                    wanted.insert(id);
+                    in_lanes.extend(has_lane.then_some(id));
+                }
+            }
+        }
+        let has_workflows = !workflows.is_empty();
+        if has_workflows {
+            let workflows: Vec<_> = workflows.into_iter().map(wide).collect();
+            self.send(|sql| &sql.lock_workflows, args![workflows => UUID_ARRAY]).await;
+        } else if wanted.is_empty() {
+            return Ok((HashMap::new(), self.now().await?));
+        }
+        if !in_lanes.is_empty() {
+            self.send(|sql| &sql.lock_lanes_of, ids(&in_lanes)).await;
+        }
+        self.send(|sql| &sql.load_live, ids(&wanted)).await;
+        self.send(|sql| &sql.now, args![self.inner.clock.given() => TIMESTAMPTZ]).await;
+        let mut answers = self.answers().await?;
+        let now = row::time(&answers.pop().unwrap_or_default().rows[0], 0)?;
+        self.inner.clock.hear(now);
+        let mut unreadable = HashMap::new();
+        put_found(board, &answers.pop().unwrap_or_default(), &mut missing, &mut unreadable)?;
+        if has_workflows {
+            for row in &answers.swap_remove(0).rows {
+                let stored = workflow_row::stored(row)?;
+                board.workflows.insert(stored.workflow.id, Locked::new(stored));
+            }
+        }
+        unreadable.extend(self.load(board, missing).await?);
+        Ok((unreadable, now))
     }
 
     /// What time it is.
@@ -206,21 +278,12 @@ impl Tx {
         if missing.is_empty() {
             return Ok(unreadable);
         }
-        let ids = |missing: &BTreeSet<TaskId>| args![missing.iter().map(|id| uuid(*id)).collect::<Vec<_>>() => UUID_ARRAY];
         self.send(|sql| &sql.lock_lanes_of, ids(&missing)).await;
         // A task that moves between the two tables while they are read is found in neither: then read again.
         loop {
             for which in [(|sql| &sql.load_live) as super::tx::Which, |sql| &sql.load_ended] {
-                for row in self.ask(which, ids(&missing)).await?.rows {
-                    let id = row::id(&row, 1)?;
-                    missing.remove(&id);
-                    match row::task(&row) {
-                        Ok((seq, task)) => board.put(found(&row, seq, task)?),
-                        Err(row::Foreign(why)) => {
-                            unreadable.insert(id, Rejected::Unreadable { task: id, why });
-                        }
-                    }
-                }
+                let answer = self.ask(which, ids(&missing)).await?;
+                put_found(board, &answer, &mut missing, &mut unreadable)?;
                 if missing.is_empty() {
                     return Ok(unreadable);
                 }
@@ -384,8 +447,8 @@ impl Tx {
     fn claimed(&self, answer: &Answer, taken: &mut Vec<Row>) -> Vec<Claimed> {
         let decode = |row: &tokio_postgres::Row| -> Result<(Row, Claimed), row::Foreign> {
             let (seq, task) = row::task(row)?;
-            let payload = row::json(row, AFTER_TASK + 3)?.unwrap_or_default();
-            let details = row::json(row, AFTER_TASK + 4)?;
+            let payload = row::json(row, AFTER_TASK + 4)?.unwrap_or_default();
+            let details = row::json(row, AFTER_TASK + 5)?;
             let held = found(row, seq, task.clone())?;
             Ok((held, Claimed { task, payload, details }))
         };
@@ -403,11 +466,35 @@ impl Tx {
     }
 }
 
+fn ids(tasks: &BTreeSet<TaskId>) -> Args {
+    args![tasks.iter().map(|id| uuid(*id)).collect::<Vec<_>>() => UUID_ARRAY]
+}
+
+/// Puts tasks that were loaded on the board, unless they are there.
+fn put_found(
+    board: &mut Board,
+    answer: &Answer,
+    missing: &mut BTreeSet<TaskId>,
+    unreadable: &mut HashMap<TaskId, Rejected>,
+) -> Result<(), Failure> {
+    for row in &answer.rows {
+        let id = row::id(row, 1)?;
+        missing.remove(&id);
+        match row::task(row) {
+            Ok((seq, task)) if board.get(id).is_none() => board.put(found(row, seq, task)?),
+            Ok(_) => {}
+            Err(row::Foreign(why)) => drop(unreadable.insert(id, Rejected::Unreadable { task: id, why })),
+        }
+    }
+    Ok(())
+}
+
 /// A task that was loaded, with the place of its row and what its history needs.
 fn found(row: &tokio_postgres::Row, seq: i64, task: Task) -> Result<Row, row::Foreign> {
     let (at, plain, actor) =
         (row::get(row, AFTER_TASK)?, row::get(row, AFTER_TASK + 1)?, row::get(row, AFTER_TASK + 2)?);
-    Ok(Row::new(seq, at, plain, actor, task))
+    let ready_at = row::optional_time(row, AFTER_TASK + 3)?;
+    Ok(Row::new(seq, at, task, Past { plain, actor, ready_at }))
 }
 
 /// The new places of rows that were updated.

@@ -338,7 +338,9 @@ impl Tx {
         while let Some((id, noted)) = board.touched.pop() {
             self.lock_workflows(board, &[id]).await?;
             let Some(stored) = board.workflows.get(&id).map(|locked| locked.stored.clone()) else { continue };
-            let mut cascade = Cascade::new(self.blueprint_of(&stored).await?, stored.workflow, now);
+            let blueprint = self.blueprint_of(&stored).await?;
+            self.inner.blueprints.follow(id, &blueprint);
+            let mut cascade = Cascade::new(blueprint, stored.workflow, now);
             noted.tell(&mut cascade);
             self.drive(board, id, cascade, now).await?;
         }

@@ -46,6 +46,7 @@ CREATE TABLE live (
     claimed_at timestamptz,
     started_at timestamptz,
     updated_at timestamptz NOT NULL,
+    ready_at   timestamptz,                                       -- when a step that began by waiting was to wait no longer
     error      text        CHECK (error <> ''),
     slot       boolean     NOT NULL,
     rank       bigint      NOT NULL,
@@ -95,6 +96,7 @@ CREATE TABLE ended (
     started_at  timestamptz,
     finished_at timestamptz NOT NULL,
     updated_at  timestamptz NOT NULL,
+    ready_at    timestamptz,
     error       text        CHECK (error <> ''),
     rank        bigint      NOT NULL,
     entries     integer     NOT NULL CHECK (entries > 0),
@@ -135,7 +137,7 @@ FROM tasks t CROSS JOIN LATERAL (
     FROM ended e WHERE e.seq = t.seq
 ) s;
 
--- What happened to a task. As long as it goes the plain way (pending, claimed, running, completed, one after the other), its own
+-- What happened to a task. As long as it goes the plain way (perhaps waiting, pending, claimed, running, completed, one after the other), its own
 -- columns tell all of it, and nothing is written here. With the first change that is not of that way, what happened until then
 -- is written down, and everything from then on.
 CREATE TABLE history_rows (
@@ -152,16 +154,21 @@ CREATE TABLE history_rows (
 CREATE VIEW history AS
 SELECT task, n, state, at, reason, actor, note FROM history_rows
 UNION ALL
-SELECT s.seq, h.n, h.state, h.at, h.reason, h.actor, NULL FROM (
-    SELECT seq, entries, worker, claimed_at, started_at, NULL AS finished_at FROM live WHERE plain
+SELECT s.seq, h.n + s.waited, h.state, h.at, h.reason, h.actor, NULL FROM (
+    SELECT seq, entries, worker, claimed_at, started_at, NULL AS finished_at, ready_at,
+        (ready_at IS NOT NULL OR state = 'waiting')::integer AS waited
+    FROM live WHERE plain
     UNION ALL
-    SELECT seq, entries, worker, claimed_at, started_at, finished_at FROM ended WHERE plain
+    SELECT seq, entries, worker, claimed_at, started_at, finished_at, ready_at, (ready_at IS NOT NULL)::integer
+    FROM ended WHERE plain
 ) s JOIN tasks t ON t.seq = s.seq CROSS JOIN LATERAL (VALUES
-    (1, 'pending', t.created_at, 'submitted', t.actor),
+    (0, 'waiting', t.created_at, 'submitted', t.actor),
+    (1, 'pending', coalesce(s.ready_at, t.created_at), CASE s.waited WHEN 1 THEN 'ready' ELSE 'submitted' END,
+        CASE s.waited WHEN 0 THEN t.actor END),
     (2, 'claimed', s.claimed_at, 'claimed', s.worker),
     (3, 'running', s.started_at, 'started', s.worker),
     (4, 'completed', s.finished_at, 'completed', s.worker)
-) AS h (n, state, at, reason, actor) WHERE h.n <= s.entries;
+) AS h (n, state, at, reason, actor) WHERE h.n + s.waited BETWEEN 1 AND s.entries;
 
 CREATE FUNCTION history_is_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN

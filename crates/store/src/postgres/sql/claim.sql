@@ -27,7 +27,7 @@ WITH moment AS MATERIALIZED (
         (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign)
     ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
 )
-SELECT {spec}, {live}, l.at::text, l.plain, t.actor, t.payload::text, CASE WHEN l.lease > 1 THEN (
+SELECT {spec}, {live}, l.at::text, l.plain, t.actor, l.ready_at, t.payload::text, CASE WHEN l.lease > 1 THEN (
     SELECT n.details::text FROM windlass.notes n
     WHERE n.task = l.seq AND n.details IS NOT NULL ORDER BY n.lease DESC LIMIT 1) END
 FROM taken l CROSS JOIN LATERAL (SELECT * FROM windlass.tasks t WHERE t.seq = l.seq OFFSET 0) t

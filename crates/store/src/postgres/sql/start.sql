@@ -1,6 +1,6 @@
 -- The steps of a workflow, and the items of a step. All of them, or none: the last line fails if one was there already.
 WITH new AS MATERIALIZED (
-    SELECT nextval('windlass.tasks_seq_seq') AS seq, u.*
+    SELECT nextval('windlass.tasks_seq_seq') AS seq, u.*, u.state IN ('pending', 'waiting') AND u.note IS NULL AS plain
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::bigint[], $8::boolean[],
         $9::bigint[], $10::bigint[], $11::text[], $12::timestamptz[], $13::text[], $14::text[], $15::bigint[],
@@ -20,7 +20,7 @@ WITH new AS MATERIALIZED (
     INSERT INTO windlass.live (
         seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, updated_at, slot, rank, entries, plain, waits,
         met, others)
-    SELECT seq, namespace, queue, kind, lane, lane_limit, state, 0, 0, created_at, false, rank, 1, state = 'pending', waits,
+    SELECT seq, namespace, queue, kind, lane, lane_limit, state, 0, 0, created_at, false, rank, 1, plain, waits,
         met, others
     FROM new WHERE state <> 'resolved_manually'
 ), over AS (
@@ -30,6 +30,6 @@ WITH new AS MATERIALIZED (
     FROM new WHERE state = 'resolved_manually'
 ), told AS (
     INSERT INTO windlass.history_rows (task, n, state, at, reason, actor, note)
-    SELECT seq, 1, state, created_at, 'submitted', actor, note FROM new WHERE state <> 'pending'
+    SELECT seq, 1, state, created_at, 'submitted', actor, note FROM new WHERE NOT plain
 )
 SELECT CASE WHEN count(*) = $22 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM added

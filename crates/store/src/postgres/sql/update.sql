@@ -5,7 +5,8 @@ WITH said AS (
     UPDATE windlass.live l SET
         state = u.state, attempt = u.attempt, lease = u.lease, worker = u.worker, due_at = u.due_at,
         claimed_at = u.claimed_at, started_at = u.started_at, updated_at = u.updated_at, error = u.error, slot = u.slot,
-        rank = u.rank, entries = u.entries, plain = u.plain, waits = u.waits, met = u.met, others = u.others
+        rank = u.rank, entries = u.entries, plain = u.plain, waits = u.waits, met = u.met, others = u.others,
+        ready_at = CASE WHEN l.state = 'waiting' AND u.state = 'pending' AND u.plain THEN u.updated_at ELSE l.ready_at END
     FROM said u WHERE l.ctid = u.at AND l.seq IS NOT DISTINCT FROM u.seq AND l.entries = u.before RETURNING l.seq, l.ctid::text AS at
 )
 SELECT c.seq, c.at, g.guard
