@@ -9,11 +9,10 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use windlass_core::{
-    By, Command, Entity, Explanation, Invalid, Json, Name, NewTask, Rejected, State, TaskId, Worker,
+    By, Command, Entity, Explanation, Input, Invalid, Json, Name, NewTask, Rejected, State, TaskId, Worker,
 };
 use windlass_store::{Count, Error, Filter, Listing, Page, Receipt, Record, Result, Rings, Store, Submitted};
 
-use crate::handler::Input;
 use crate::rules::Rules;
 use crate::steps::Flows;
 use crate::submit::Submit;

@@ -8,27 +8,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use windlass_core::{Invalid, Json, Name, Outcome};
+use windlass_core::{Input, Invalid, Json, Name, Outcome};
 
 use crate::context::Context;
 use crate::error::TaskError;
-
-/// The input of a handler: a type that knows its kind.
-///
-/// ```
-/// #[derive(serde::Serialize, serde::Deserialize)]
-/// struct SendEmail {
-///     to: String,
-/// }
-///
-/// impl windlass::Input for SendEmail {
-///     const KIND: &'static str = "email:send";
-/// }
-/// ```
-pub trait Input: Serialize + DeserializeOwned + Send + 'static {
-    /// The kind whose payload this is.
-    const KIND: &'static str;
-}
 
 /// A handler in progress.
 pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;

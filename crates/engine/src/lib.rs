@@ -66,7 +66,7 @@ pub use client::{Client, Finished, OutputError};
 pub use context::{Ancestor, Context};
 pub use cron::Cron;
 pub use error::TaskError;
-pub use handler::{Input, Next, Running};
+pub use handler::{Next, Running};
 pub use ids::{task_id, worker_id, workflow_id};
 pub use rules::{Rule, Rules};
 pub use schedule::SetSchedule;

@@ -42,12 +42,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use windlass_core::{Command, Json, Name, Rejected, State, TaskId, Timestamp, Token};
+use windlass_core::{Command, Input, Json, Name, Rejected, State, TaskId, Timestamp, Token};
 use windlass_store::{Claimed, Clock, Error, Filter, ManualClock, MemoryStore, Page, Record, Result};
 
 use crate::client::Client;
 use crate::context::{Attempt, Context, Notebook};
-use crate::handler::Input;
 use crate::leader;
 use crate::windlass::Windlass;
 use crate::worker::WorkerBuilder;

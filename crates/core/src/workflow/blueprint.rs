@@ -90,6 +90,12 @@ impl Blueprint {
         &self.definition
     }
 
+    /// The definition, and nothing else.
+    #[must_use]
+    pub fn into_definition(self) -> Definition {
+        self.definition
+    }
+
     /// The same without a version, which is kept beside it.
     #[must_use]
     pub fn without_version(mut self) -> Self {
@@ -139,7 +145,7 @@ impl Blueprint {
 struct Flaws(Vec<Flaw>);
 
 /// So many flaws are told; whoever has more starts with these.
-const MOST_FLAWS: usize = 20;
+pub(super) const MOST_FLAWS: usize = 20;
 
 impl Flaws {
     fn push(&mut self, path: impl Into<String>, problem: impl Into<String>, advice: impl Into<String>) {

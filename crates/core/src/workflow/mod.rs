@@ -8,6 +8,7 @@
 //! end, and says what becomes of the step and of the workflow.
 
 mod blueprint;
+mod builder;
 mod cascade;
 mod definition;
 mod graph;
@@ -24,6 +25,7 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 pub use blueprint::{Blueprint, Flaw};
+pub use builder::{DefinitionBuilder, StepBuilder};
 pub use cascade::{Cascade, Cascaded, Wanted};
 pub use definition::{
     Action, Child, Defaults, Definition, Growth, Identity, Join, Map, OnFailure, RESERVED, RUN, Retry,

@@ -18,13 +18,15 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use windlass_core::{DEAD_AFTER, Invalid, Name, Outcome, Retention, TaskId, WORKFLOW, WorkerId, limits};
+use windlass_core::{
+    DEAD_AFTER, Input, Invalid, Name, Outcome, Retention, TaskId, WORKFLOW, WorkerId, limits,
+};
 use windlass_store::{Error, Result};
 
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::TaskError;
-use crate::handler::{Handlers, Input, Next};
+use crate::handler::{Handlers, Next};
 use crate::ids::{task_id, worker_id};
 use crate::{leader, observe};
 use setup::{Setup, Shared};
