@@ -100,7 +100,7 @@ pub const VERSION_BYTES: usize = 50;
 /// Bytes of one expression, or of a program's command.
 pub const EXPRESSION_BYTES: usize = 8 << 10;
 
-/// Bytes of a step's `input`, before its expressions are replaced by what they mean.
+/// Bytes of a step's `input`, and of the list of its `map`, before its expressions are replaced by what they mean.
 pub const TEMPLATE_BYTES: usize = 64 << 10;
 
 /// Workflows within workflows.

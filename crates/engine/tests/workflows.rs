@@ -109,6 +109,26 @@ steps:
     assert_eq!(steps[2].2, Some(expected));
 }
 
+/// Null is something to be given; what is not said is not null.
+#[tokio::test]
+async fn null_is_an_input() {
+    let windlass = Windlass::open("memory:").await.unwrap();
+    let text = r#"
+name: nulls
+steps:
+  null-given: { task: echo, input: null }
+  nothing-said: { task: echo }
+  each: { task: echo, map: { over: [1] }, input: ~ }
+  filled-in: { task: echo, input: "${null}" }
+"#;
+    let (_, steps) = run(&windlass, text, json!({ "n": 1 })).await;
+    let result = |name: &str| steps.iter().find(|(step, ..)| step == name).unwrap().2.clone();
+    assert_eq!(result("null-given"), Some(Value::Null));
+    assert_eq!(result("nothing-said"), Some(json!({ "n": 1 })));
+    assert_eq!(result("each"), Some(json!([null])));
+    assert_eq!(result("filled-in"), Some(Value::Null));
+}
+
 /// A workflow is a step, takes what it is given, and gives what its last steps give.
 #[tokio::test]
 async fn a_workflow_is_a_step() {

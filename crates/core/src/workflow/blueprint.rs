@@ -213,16 +213,21 @@ impl Flaws {
             let advice = "use `run` for a program and `workflow` for a workflow";
             self.push(format!("{path}.task"), format!("{kind:?} is taken"), advice);
         }
-        let expressions = [("if", step.condition.as_deref()), ("run", step.run.as_deref())];
+        let over = step.map.as_ref().and_then(|map| map.over.as_str());
+        let expressions =
+            [("if", step.condition.as_deref()), ("run", step.run.as_deref()), ("map.over", over)];
         for (field, text) in expressions {
             if let Some(text) = text.filter(|text| text.len() > limits::EXPRESSION_BYTES) {
                 let advice = format!("at most {} are possible", limits::EXPRESSION_BYTES);
                 self.push(format!("{path}.{field}"), format!("it has {} bytes", text.len()), advice);
             }
         }
-        if let Some(size) = step.input.as_ref().map(size).filter(|size| *size > limits::TEMPLATE_BYTES) {
-            let advice = format!("at most {} are possible; read it in the step", limits::TEMPLATE_BYTES);
-            self.push(format!("{path}.input"), format!("it has {size} bytes"), advice);
+        let list = step.map.as_ref().map(|map| &map.over).filter(|over| over.is_array());
+        for (field, value) in [("input", step.input.as_ref()), ("map.over", list)] {
+            if let Some(size) = value.map(size).filter(|size| *size > limits::TEMPLATE_BYTES) {
+                let advice = format!("at most {} are possible; read it in a step", limits::TEMPLATE_BYTES);
+                self.push(format!("{path}.{field}"), format!("it has {size} bytes"), advice);
+            }
         }
         if let Some(map) = &step.map {
             if !(map.over.is_array() || map.over.is_string()) {
@@ -282,7 +287,8 @@ impl Flaws {
                     self.push(path(), format!("{name:?} needs itself"), "take that away");
                 }
                 None => {
-                    let advice = match nearest(name, numbers.keys()) {
+                    let others = numbers.keys().filter(|other| **other != step.name);
+                    let advice = match nearest(name, others) {
                         Some(near) => format!("did you mean {near:?}?"),
                         None => "the steps are the keys below `steps`".into(),
                     };

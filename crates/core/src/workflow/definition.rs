@@ -128,8 +128,8 @@ pub struct Step {
     /// Runs once for each item of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Map>,
-    /// What it is given: JSON in which texts may hold `${expressions}`. Absent: the input of the workflow, or the item of a map.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What it is given: JSON in which texts may hold `${expressions}`, and null is null. Absent: the input of the workflow, or the item of a map.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub input: Option<Value>,
     /// When failed attempts are tried again, and how often.
     #[serde(skip_serializing_if = "is_default")]
@@ -383,6 +383,11 @@ fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
         Some(Either::Number(number)) => Some(number.to_string()),
         Some(Either::Text(text)) => Some(text),
     })
+}
+
+/// A value that is there, even if it is null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// One name or a list of names.

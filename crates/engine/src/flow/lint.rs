@@ -81,6 +81,7 @@ impl Lint<'_> {
                 None if TYPES.contains(&&**name) => {}
                 None => {
                     let steps = self.blueprint.definition().steps.iter().map(|step| &*step.name);
+                    let steps = steps.filter(|other| *other != &*step.name);
                     let advice = did_you_mean(name, steps.chain(RESERVED)).unwrap_or_else(|| {
                         "known are input, workflow, steps, and the steps that come before".into()
                     });
