@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass_core::{
-    Json, Lease, Line, Name, Place, Progress, Report, Step, Task, TaskId, Timestamp, WorkerId, WorkflowId,
-    limits,
+    Definition, Json, Lease, Line, Name, Place, Progress, Report, Step, Task, TaskId, Timestamp, WorkerId,
+    WorkflowId, limits,
 };
 
 use crate::client::Client;
@@ -121,6 +121,12 @@ impl Context {
     #[must_use]
     pub fn step(&self) -> Option<&Step> {
         self.0.place.get()?.0.step(self.0.task.id)
+    }
+
+    /// The definition of the workflow that the task is a step of.
+    #[must_use]
+    pub fn definition(&self) -> Option<&Definition> {
+        Some(self.0.place.get()?.0.blueprint.definition())
     }
 
     /// All steps that come before this one, nearest first, with what they have returned; none if the task is not a step.

@@ -29,6 +29,9 @@ const NO_ROOM: Duration = Duration::from_secs(1);
 /// The exit code that asks to be run again: `EX_TEMPFAIL`.
 const TRY_AGAIN: i32 = 75;
 
+/// The exit code that says that running again is of no use: `EX_DATAERR`.
+const NEVER_AGAIN: i32 = 65;
+
 /// A program begins when it is told to, which is when whoever is to end it knows of it; and never, if the worker dies before.
 const GATE: &str = r#"read -r go && exec sh -c "$1""#;
 
@@ -76,7 +79,8 @@ pub(crate) async fn run_step(context: &Context, setup: &Setup) -> Result<Json, T
     start(context, command, setup, |text| text.strip_suffix('\n').unwrap_or(text)).await
 }
 
-/// Runs `command` for a task. Exit code 0 is done, 75 try again, any other fails; one of [`Setup::again`] tries again too.
+/// Runs `command` for a task. Exit code 0 is done, 75 or one of [`Setup::again`] try again, 65 fails for good. So does any other, unless the
+/// task is a step of a workflow that says when it is tried again.
 pub(crate) async fn run(context: &Context, command: &str, setup: &Setup) -> Result<Json, TaskError> {
     start(context, command, setup, str::trim_end).await
 }
@@ -99,7 +103,8 @@ async fn start(
         std::future::pending::<()>().await;
     }
     let complaint = log.end();
-    decide(status?, &output, &complaint, &setup.again, trim)
+    let says_retry = context.definition().zip(context.step()).is_some_and(|(it, step)| it.says_retry(step));
+    decide(status?, &output, &complaint, &setup.again, says_retry, trim)
 }
 
 fn program(context: &Context, command: &str, setup: &Setup) -> Command {
@@ -221,6 +226,7 @@ fn decide(
     output: &Output,
     complaint: &str,
     again: &[i32],
+    says_retry: bool,
     trim: fn(&str) -> &str,
 ) -> Result<Json, TaskError> {
     let because = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
@@ -229,7 +235,14 @@ fn decide(
         Some(code) if code == TRY_AGAIN || again.contains(&code) => {
             Err(TaskError::retry(format!("the program asked to be run again (exit code {code}){because}")))
         }
-        Some(code) => Err(TaskError::fail(format!("the program failed with exit code {code}{because}"))),
+        Some(code) => {
+            let error = format!("the program failed with exit code {code}{because}");
+            Err(if says_retry && code != NEVER_AGAIN {
+                TaskError::retry(error)
+            } else {
+                TaskError::fail(error)
+            })
+        }
         None => Err(TaskError::retry(format!("the program was killed ({status}){because}"))),
     }
 }

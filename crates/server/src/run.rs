@@ -69,7 +69,7 @@ const TICK: Duration = Duration::from_millis(100);
 ///
 /// Steps with `run` are programs: each is given its input as JSON on its standard input, and what it writes to its standard output is its
 /// result: JSON if it is, text otherwise. What it writes to its standard error is its log. Exit code 0 means done, 75 try again, any other
-/// that it failed for good. Programs run in the directory of the file.
+/// that it failed for good; where the step or the defaults say `retry`, any but 65 is tried again. Programs run in the directory of the file.
 ///
 /// What happens is kept in a file beside it: flow.windlass.db for flow.yaml. Stopped with Ctrl-C, or killed, the same command with the same
 /// file and input goes on where it stopped; a run that is over is followed by a new one. (Its durability is normal: the last moments before

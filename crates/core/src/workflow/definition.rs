@@ -447,6 +447,12 @@ impl Definition {
         serde_json::to_string(&Self { version: None, ..self.clone() }).unwrap_or_default()
     }
 
+    /// Whether the step or the defaults say when failed attempts are tried again.
+    #[must_use]
+    pub fn says_retry(&self, step: &Step) -> bool {
+        [step.retry, self.defaults.retry].iter().any(|retry| !is_default(retry))
+    }
+
     /// How long one attempt of a step may take.
     #[must_use]
     pub fn timeout(&self, step: &Step) -> Option<Duration> {

@@ -47,6 +47,46 @@ fn what_failed_is_tried_again_and_the_rest_is_not() {
     run(&place, &["--retry"]).told(1, "start one without --retry");
 }
 
+/// A step that says when it is tried again is, whatever the exit code; only 65 is for good.
+#[test]
+fn with_retry_any_exit_code_but_one_is_tried_again() {
+    let steps = |retry: &str| {
+        format!(
+            "steps:\n  once: {{ {retry}run: 'echo o >> marks; test $WINDLASS_ATTEMPT = 2 || exit 1' }}\n  \
+             never: {{ needs: once, {retry}run: 'echo n >> marks; exit 65' }}\n  \
+             always: {{ needs: once, {retry}map: {{ over: [1] }}, run: 'echo a >> marks; exit 3' }}\n"
+        )
+    };
+    let retry = "retry: { max_attempts: 2, backoff: none }";
+    for flow in [
+        format!("name: own\n{}", steps(&format!("{retry}, "))),
+        format!("name: usual\ndefaults: {{ {retry} }}\n{}", steps("")),
+    ] {
+        let place = place(&flow);
+        let told = events(&place, &["--pool", "1"], 1);
+        assert_eq!(place.read("marks").matches('o').count(), 2, "{flow}");
+        assert_eq!(place.read("marks").matches('n').count(), 1, "{flow}");
+        assert_eq!(place.read("marks").matches('a').count(), 2, "{flow}");
+        let retrying = told.iter().find(|event| event["event"] == "step_retrying").unwrap();
+        assert_eq!(
+            (&retrying["step"], &retrying["error"]),
+            (&json!("once"), &json!("the program failed with exit code 1"))
+        );
+        let mut ends: Vec<_> = told.last().unwrap()["failures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|failure| (failure["step"].as_str().unwrap(), failure["state"].as_str().unwrap()))
+            .collect();
+        ends.sort_unstable();
+        assert_eq!(ends, [("always[0]", "dead_letter"), ("never", "failed")]);
+    }
+    // Without a word about it, a failure is a failure.
+    let place = place(&format!("name: plain\n{}", steps("")));
+    events(&place, &[], 1);
+    assert_eq!(place.read("marks"), "o\n");
+}
+
 #[test]
 fn without_being_asked_to_retry_a_new_run_starts() {
     let place = place(BROKEN);

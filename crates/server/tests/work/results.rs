@@ -132,6 +132,33 @@ fn the_exit_code_says_what_becomes_of_the_task() {
     }
 }
 
+/// One rule for all programs: of a step that says when it is tried again, only one exit code is for good.
+#[test]
+fn a_step_that_says_retry_is_tried_again() {
+    let place = Place::new();
+    place.file(
+        "flow.yaml",
+        "name: f\ndefaults: { retry: { max_attempts: 2, backoff: none } }\nsteps:\n  a: { task: a }\n  b: { task: b }\n",
+    );
+    let id = place.json(&["workflow", "start", "--file", "flow.yaml"])["id"].as_str().unwrap().to_owned();
+    place.drain(&["--exec", "a=test $WINDLASS_ATTEMPT = 2 || exit 1", "--exec", "b=exit 65"]);
+    let tasks = place.json(&["task", "list", "--workflow", &id]);
+    let mut ends: Vec<_> = tasks["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| {
+            (
+                task["kind"].as_str().unwrap(),
+                task["state"].as_str().unwrap(),
+                task["attempt"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    ends.sort_unstable();
+    assert_eq!(ends, [("a", "completed", 2), ("b", "failed", 1)]);
+}
+
 #[test]
 fn the_environment_names_the_task() {
     let place = Place::new();
