@@ -40,6 +40,8 @@ fn refused(path: &Path) -> Error {
 fn unusable(path: &Path, says: &[&str]) {
     let error = refused(path);
     assert!(matches!(error, Error::Unusable(_)), "{error:?}");
+    let name = path.display().to_string();
+    assert_eq!(error.to_string().matches(&name).count(), 1, "the file is named: {error}");
     for words in says {
         assert!(error.to_string().contains(words), "{words:?} is not in: {error}");
     }

@@ -88,7 +88,7 @@ fn a_store_that_cannot_be_used_is_told() {
         "this is not a database, but somebody's diary, and longer than a header is",
     );
     let said = run(&place, &[]);
-    said.told(1, "not a SQLite database");
+    said.told(1, "flow.windlass.db: the file is damaged or not a SQLite database");
     assert!(place.read("flow.windlass.db").starts_with("this is not"), "it is left alone");
     run(&place, &["--store", "sqlite:no/such/directory/a.db"]).told(1, "no/such/directory");
     run(&place, &["--store", "mysql://x"]).told(2, "sqlite:PATH");

@@ -1,5 +1,7 @@
 //! What SQLite's errors mean to a caller.
 
+use std::path::Path;
+
 use rusqlite::ErrorCode;
 
 use crate::error::Error;
@@ -21,6 +23,19 @@ pub(super) fn failure(error: rusqlite::Error) -> Error {
             Error::Unavailable(format!("the file cannot be written ({error}); check its permissions"))
         }
         _ => Error::Unavailable(format!("the database answered: {error}")),
+    }
+}
+
+/// The same error, with the name of the file that it is about.
+pub(super) fn of_file(path: &Path, error: Error) -> Error {
+    let named = |why: String| match path.display().to_string() {
+        path if why.starts_with(&path) => why,
+        path => format!("{path}: {why}"),
+    };
+    match error {
+        Error::Unusable(why) => Error::Unusable(named(why)),
+        Error::Unavailable(why) => Error::Unavailable(named(why)),
+        other => other,
     }
 }
 

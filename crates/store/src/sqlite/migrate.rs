@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use windlass_core::Timestamp;
 
-use super::failure::{failure, is_busy};
+use super::failure::{failure, is_busy, of_file};
 use super::{Durability, row};
 use crate::error::{Error, Result};
 use crate::migration::{self, Known, Migration, checksum};
@@ -88,9 +88,10 @@ pub fn migrations(path: impl AsRef<Path>) -> Result<Vec<Migration>> {
         .map_err(|error| Error::Unusable(format!("{:?} is not a path: {error}", path.as_ref())))?;
     let mut migrations = Vec::new();
     if path.exists() {
+        let named = |error| of_file(&path, error);
         let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        if !is_fresh(&connection)? {
-            migrations = applied(&connection)?;
+        if !is_fresh(&connection).map_err(named)? {
+            migrations = applied(&connection).map_err(named)?;
         }
     }
     Ok(migration::all(migrations, MIGRATIONS))

@@ -149,8 +149,9 @@ impl Options {
         // Readers open it later, when the working directory may be another. And an absolute path is never taken for a URI.
         let path = std::path::absolute(&self.path)
             .map_err(|error| Error::Unusable(format!("{:?} is not a path: {error}", self.path)))?;
-        let mut connection = migrate::writer(&path, self.durability)?;
-        migrate::migrate(&mut connection, self.clock.now())?;
+        let named = |error| failure::of_file(&path, error);
+        let mut connection = migrate::writer(&path, self.durability).map_err(named)?;
+        migrate::migrate(&mut connection, self.clock.now()).map_err(named)?;
         if let Some(bytes) = self.max_bytes {
             migrate::limit(&connection, bytes)?;
         }
