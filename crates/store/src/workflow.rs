@@ -105,6 +105,8 @@ pub struct WorkflowFilter {
     pub namespace: Option<Name>,
     /// With a definition of this name.
     pub name: Option<Name>,
+    /// That this step is, or was before it was tried again.
+    pub parent: Option<TaskId>,
 }
 
 impl WorkflowFilter {
@@ -114,6 +116,7 @@ impl WorkflowFilter {
         (self.states.is_empty() || self.states.contains(&workflow.state))
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == workflow.namespace)
             && self.name.as_ref().is_none_or(|name| *name == workflow.name)
+            && self.parent.is_none_or(|parent| workflow.parent == Some(parent))
     }
 }
 

@@ -133,6 +133,8 @@ const PLANS: &[(&str, &str, bool)] = &[
     ("schedules", "sqlite_autoindex_schedules_1", false),
     ("due_schedules", "schedules_due (next_at<?)", false),
     ("next_slot", "schedules_due (next_at>? AND next_at<?)", false),
+    ("workflows_of_step_newest", "workflows_parent (parent=? AND rowid<?)", false),
+    ("workflows_of_step_oldest", "workflows_parent (parent=? AND rowid>?)", false),
     ("entities", "PRIMARY KEY (namespace=? AND entity>?)", false),
 ];
 

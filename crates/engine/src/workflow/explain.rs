@@ -2,7 +2,7 @@
 
 use windlass_core::{
     Blocker, Explanation, Facts, Join, Json, LaneHolder, Name, Place, Rejected, State, Task, TaskId, Waits,
-    Workflow, WorkflowId, explain, limits,
+    Workflow, WorkflowId, explain,
 };
 use windlass_store::{Page, Result, WorkflowFilter};
 
@@ -125,9 +125,7 @@ impl Client {
             Waits::Items { of, .. } => {
                 StepWaits::Items { of, missing: inspection.missing_items(&facts.task) }
             }
-            Waits::Workflow => {
-                StepWaits::Workflow(self.nested(&inspection, &facts.task).await?.map(Box::new))
-            }
+            Waits::Workflow => StepWaits::Workflow(self.workflow_of(id).await?.map(Box::new)),
             Waits::Resume => StepWaits::Resume,
         };
         let note = match facts.task.status.state.is_final() {
@@ -162,26 +160,11 @@ impl Client {
         Ok(all.collect())
     }
 
-    /// The workflow that a step is. Looked for among those of its name that are younger than the step: the newest first.
-    async fn nested(&self, inspection: &Inspection, task: &Task) -> Result<Option<Workflow>> {
-        let step = inspection.record.blueprint.step(Place::of(task.id).step);
-        let Some(child) = step.and_then(|step| step.workflow.as_ref()) else { return Ok(None) };
-        let filter = WorkflowFilter {
-            namespace: Some(inspection.record.workflow.namespace.clone()),
-            name: Some(child.name.clone()),
-            ..WorkflowFilter::default()
-        };
-        let mut page = Page { limit: limits::PAGE, after: None, oldest_first: false };
-        loop {
-            let listing = self.store.workflows(filter.clone(), page).await?;
-            let is_older = |workflow: &Workflow| workflow.created_at < task.spec.created_at;
-            let is_past = listing.workflows.last().is_some_and(is_older);
-            let found = listing.workflows.into_iter().find(|workflow| workflow.parent == Some(task.id));
-            page.after = listing.next;
-            if found.is_some() || is_past || page.after.is_none() {
-                return Ok(found);
-            }
-        }
+    /// The workflow that a step is, or an item of one: the newest, if it was tried again. None if it is none yet, or that was pruned.
+    pub async fn workflow_of(&self, step: TaskId) -> Result<Option<Workflow>> {
+        let filter = WorkflowFilter { parent: Some(step), ..WorkflowFilter::default() };
+        let page = Page { limit: 1, after: None, oldest_first: false };
+        Ok(self.store.workflows(filter, page).await?.workflows.pop())
     }
 }
 

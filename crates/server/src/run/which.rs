@@ -77,7 +77,7 @@ impl<'a> Wish<'a> {
     async fn runs(&self, client: &Client, states: Vec<WorkflowState>) -> Result<Vec<Workflow>> {
         let namespace = Some(self.namespace.clone());
         let name = (!self.is_private).then(|| self.name.clone());
-        let filter = WorkflowFilter { states, namespace, name };
+        let filter = WorkflowFilter { states, namespace, name, parent: None };
         let mut page = Page { limit: limits::PAGE, ..Page::default() };
         let mut found = Vec::new();
         loop {

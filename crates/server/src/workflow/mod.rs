@@ -260,6 +260,7 @@ async fn list(session: &Session, args: &ListArgs) -> Result<Answer> {
         states: args.states.clone(),
         namespace: session.scope(args.all_namespaces)?,
         name: args.name.clone(),
+        parent: None,
     };
     let client = session.existing().await?;
     let mut page = Page { limit: args.limit, after: args.cursor, oldest_first: args.oldest_first };

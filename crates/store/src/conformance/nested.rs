@@ -9,7 +9,7 @@ use windlass_core::{
 use super::{
     Case, KIND, ad_hoc, completed, definition, expanded, failed_for_good, ids, scenarios, token, workflow_id,
 };
-use crate::{Claimed, Started};
+use crate::{Claimed, Page, Started, WorkflowFilter};
 
 scenarios![
     a_workflow_may_be_a_step,
@@ -24,6 +24,7 @@ scenarios![
     only_steps_have_workflows,
     a_workflow_of_nothing_completes_its_step,
     a_retried_step_starts_another,
+    workflows_are_found_by_their_step,
     what_was_reopened_does_not_come_back,
     depth_is_bounded,
     a_pause_does_not_reach_what_is_within,
@@ -219,6 +220,39 @@ async fn a_retried_step_starts_another(case: &Case) {
     case.work(&worker, completed("2")).await;
     assert_eq!(case.record(outer.step(0)).await.result.unwrap().as_str(), r#"{"x":2}"#);
     assert_eq!(case.flow(first).await, WorkflowState::Error, "the first stays what it was");
+}
+
+/// All that a step was, and no others.
+async fn workflows_are_found_by_their_step(case: &Case) {
+    let worker = worker(case).await;
+    let (outer, first) = nested(case, &worker, json!({ "x": {} })).await;
+    case.work(&worker, failed_for_good("no")).await;
+    case.steer(first, Steering::GiveUp).await;
+    case.retry(outer.step(0), true).await.unwrap();
+    let second = case.begin(within(&case.claim_nested(&worker).await, 3, json!({ "x": {} }))).await.id;
+    let other = case.start(4, json!({ "a": { "workflow": "inner" } })).await;
+    let third = case.begin(within(&case.claim_nested(&worker).await, 5, json!({ "x": {} }))).await.id;
+    let found = async |filter: WorkflowFilter, limit, oldest_first| {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = Page { limit, after, oldest_first };
+            let listing = case.store().workflows(filter.clone(), page).await.unwrap();
+            found.extend(listing.workflows.iter().map(|workflow| workflow.id));
+            after = listing.next;
+            if after.is_none() {
+                return found;
+            }
+        }
+    };
+    let of = |parent: TaskId| WorkflowFilter { parent: Some(parent), ..WorkflowFilter::default() };
+    for limit in [1, 2, 100] {
+        assert_eq!(found(of(outer.step(0)), limit, false).await, [second, first]);
+        assert_eq!(found(of(outer.step(0)), limit, true).await, [first, second]);
+        assert_eq!(found(of(other.step(0)), limit, true).await, [third]);
+        assert_eq!(found(of(outer.step(1)), limit, true).await, [], "it is none");
+        let failed = WorkflowFilter { states: vec![WorkflowState::Error], ..of(outer.step(0)) };
+        assert_eq!(found(failed, limit, false).await, [first]);
+    }
 }
 
 /// C51: a workflow in error may be opened again, but its step has moved on.

@@ -109,11 +109,13 @@ impl Inner {
     ) -> Result<WorkflowListing> {
         let (start, sign, order) = if page.oldest_first { (0, ">", "ASC") } else { (i64::MAX, "<", "DESC") };
         let after = page.after.map_or(start, |Cursor(place)| signed(place));
+        let mut values = args![after => INT8, signed(limits::PAGE_SCAN + 1) => INT8];
+        let of_step = if filter.parent.is_some() { "AND w.parent = $3" } else { "" };
+        values.extend(filter.parent.into_iter().flat_map(|parent| args![uuid(parent) => UUID]));
         let text = format!(
-            "SELECT {WORKFLOW} FROM {schema}.workflows w WHERE w.seq {sign} $1 ORDER BY w.seq {order} LIMIT $2",
+            "SELECT {WORKFLOW} FROM {schema}.workflows w WHERE w.seq {sign} $1 {of_step} ORDER BY w.seq {order} LIMIT $2",
             schema = self.schema
         );
-        let values = args![after => INT8, signed(limits::PAGE_SCAN + 1) => INT8];
         let answer = self.read_text(&text, values).await?;
         let rows = answer.rows.iter().map(|row| {
             let Stored { seq, workflow, .. } = workflow_row::stored(row)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::Row;
+use rusqlite::{Row, ToSql};
 use windlass_core::{Blueprint, Cascade, Json, Name, Place, Task, TaskId, Timestamp, Workflow, WorkflowId};
 
 use super::read::Snapshot;
@@ -108,13 +108,18 @@ impl Snapshot<'_> {
 
     /// A page of workflows.
     pub(super) fn workflows(&self, filter: &WorkflowFilter, page: Page) -> rusqlite::Result<WorkflowListing> {
-        let (start, sql) = match page.oldest_first {
-            true => (0, include_str!("sql/workflows_oldest.sql")),
-            false => (i64::MAX, include_str!("sql/workflows_newest.sql")),
-        };
+        let start = if page.oldest_first { 0 } else { i64::MAX };
         let after = page.after.map_or(start, |Cursor(place)| i64::try_from(place).unwrap_or(start));
-        let mut statement = self.statement(sql)?;
-        let rows = statement.query_map([after], |row| {
+        let parent = filter.parent.as_ref().map(TaskId::as_bytes);
+        let mut values: Vec<&dyn ToSql> = vec![&after];
+        values.extend(parent.iter().map(|parent| parent as &dyn ToSql));
+        let mut statement = self.statement(match (parent.is_some(), page.oldest_first) {
+            (false, true) => include_str!("sql/workflows_oldest.sql"),
+            (false, false) => include_str!("sql/workflows_newest.sql"),
+            (true, true) => include_str!("sql/workflows_of_step_oldest.sql"),
+            (true, false) => include_str!("sql/workflows_of_step_newest.sql"),
+        })?;
+        let rows = statement.query_map(&*values, |row| {
             let Stored { seq, workflow, .. } = workflow_row::stored(row)?;
             Ok((u64::try_from(seq).unwrap_or(0), workflow))
         })?;

@@ -170,6 +170,7 @@ impl<'a> Pair<'a> {
             self.compare_listing(&*tested, &world.workflows, random).await;
             self.compare_workflow_listing(&*tested, random).await;
         }
+        self.compare_nested(&*tested).await;
         if !tasks.is_empty() {
             let some: Vec<TaskId> = (0..10).map(|_| random.pick(tasks)).collect();
             same("results", &tested.results(some.clone()).await, &model.results(some).await);
@@ -226,11 +227,27 @@ impl<'a> Pair<'a> {
             states: if random.chance(50) { random.some_of(&WorkflowState::ALL) } else { Vec::new() },
             namespace: random.chance(30).then(|| random.pick(&NAMESPACES.map(Name::stored))),
             name: random.chance(30).then(|| random.pick(&["flow", "Flow"].map(Name::stored))),
+            parent: None,
         };
         let page = Page { limit: random.pick(&[0, 1, 2, 50]), after: None, oldest_first: random.chance(50) };
         let expected = listed_workflows(&self.model, &filter, page).await;
         let what = format!("the listing of {filter:?} by {page:?}");
         same(&what, &listed_workflows(tested, &filter, page).await, &expected);
+    }
+
+    /// The newest workflows that are steps, by their steps.
+    async fn compare_nested(&self, tested: &dyn Store) {
+        let page = Page { limit: 50, ..Page::default() };
+        let newest = self.model.workflows(WorkflowFilter::default(), page).await.unwrap().workflows;
+        for parent in newest.iter().filter_map(|workflow| workflow.parent).take(3) {
+            let filter = WorkflowFilter { parent: Some(parent), ..WorkflowFilter::default() };
+            let expected = listed_workflows(&self.model, &filter, page).await;
+            same(
+                &format!("the workflows of {parent}"),
+                &listed_workflows(tested, &filter, page).await,
+                &expected,
+            );
+        }
     }
 
     /// What must hold in any store. It campaigns, so both are asked, to keep them alike.

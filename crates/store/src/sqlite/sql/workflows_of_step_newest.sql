@@ -1,0 +1,1 @@
+SELECT * FROM workflows WHERE parent = ?2 AND seq < ?1 ORDER BY seq DESC
