@@ -1,12 +1,13 @@
 //! `windlass run FILE`: a workflow file, run here and to its end, with no server.
 //!
 //! The file is checked ([`file`]), its definition is kept in a store beside it, and it is decided which run this is ([`which`]): one that was
-//! stopped or killed goes on. A worker in this process runs the programs; what happens is read from the store ([`follow`]) as events
+//! stopped or killed goes on. A worker in this process runs the programs; what happens, to it and to the workflows within it ([`flow`]), is read from the store ([`follow`]) as events
 //! ([`event`]) and told to whoever listens ([`voice`]): a tree on a terminal ([`view`], [`tree`], [`screen`]), lines, or JSON. The end is a
 //! [`summary`].
 
 mod event;
 mod file;
+mod flow;
 mod follow;
 mod screen;
 mod summary;
@@ -320,7 +321,7 @@ impl Run<'_> {
             };
             voice.tell(&look.events);
             voice.show(&look, &self.lines);
-            if look.inspection.record.workflow.is_settled() {
+            if look.flow.is_settled() {
                 break Some(look);
             }
             let rest = looked + looked.elapsed() * 6 + REST;

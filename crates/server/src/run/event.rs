@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass::{Entry, Json, Place, Reason, Record, State, TaskId, Timestamp};
+use windlass::{Entry, Json, Reason, Record, State, TaskId, Timestamp};
 
 use super::view::took;
 use crate::escape::plain;
@@ -13,7 +13,7 @@ use crate::show::{Seconds, Verbatim};
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Timestamp,
-    /// The name of the step: `regions`, or `regions[3]`.
+    /// The name of the step: `regions`, `regions[3]`, or `regions[3]/fetch` within the workflow that it is.
     pub(crate) step: String,
     task: TaskId,
     /// Which attempt it was about, and how many there may be.
@@ -122,9 +122,9 @@ fn what(
 }
 
 impl Event {
-    /// Whether it happened to an item of a step.
-    pub(crate) fn is_of_item(&self) -> bool {
-        Place::of(self.task).item.is_some()
+    /// How far within steps it happened: an item is within its step, a step within the one that its workflow is.
+    pub(crate) fn depth(&self) -> usize {
+        self.step.matches(['/', '[']).count()
     }
 
     /// One line for people, without the time.

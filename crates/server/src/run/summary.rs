@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
-use windlass::{Client, Json, Name, Place, State, Task, Workflow};
+use windlass::{Client, Json, Name, Place, State, Workflow};
 
+use super::flow::Flow;
 use super::follow::Look;
 use super::view::took;
 use crate::escape::plain;
@@ -54,20 +55,20 @@ fn word<S: serde::Serializer>(state: &State, serializer: S) -> Result<S::Ok, S::
 
 impl Summary {
     pub(crate) async fn of(client: &Client, look: &Look, took: Duration) -> Result<Self> {
-        let (inspection, mut steps) = (&look.inspection, BTreeMap::new());
+        let flow = Flow::of(client, look.flow.inspection.record.workflow.id).await?;
+        let (inspection, mut steps) = (&flow.inspection, BTreeMap::new());
         for task in inspection.tasks.iter().filter(|task| Place::of(task.id).item.is_none()) {
             *steps.entry(task.status.state.word()).or_default() += 1;
         }
-        let is_failed = |task: &&Task| matches!(task.status.state, State::Failed | State::DeadLetter);
-        let failed: Vec<&Task> = inspection.tasks.iter().filter(is_failed).collect();
+        let failed = flow.failed();
         let mut failures = Vec::new();
-        for task in failed.iter().take(FAILURES) {
+        for (name, task) in failed.iter().take(FAILURES) {
             let record = client.get(task.id).await?;
             let notes = record.and_then(|record| record.notes.into_iter().last());
             let lines = notes.map(|notes| notes.lines).unwrap_or_default();
             let dropped = lines.len().saturating_sub(LOG_LINES);
             failures.push(Failure {
-                step: inspection.name(task),
+                step: name.clone(),
                 task_id: task.id.to_string(),
                 state: task.status.state,
                 attempt: task.status.attempt,

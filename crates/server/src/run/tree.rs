@@ -42,14 +42,10 @@ pub(crate) fn lines(view: &View, size: Size, now: Timestamp, paint: Paint) -> Ve
 fn head(view: &View, now: Timestamp) -> String {
     let is_over =
         |line: &&Line| matches!(line.mode, Mode::Completed | Mode::Skipped | Mode::Cancelled | Mode::Failed);
-    let over = view.lines.iter().filter(is_over).count();
+    let own = || view.lines.iter().filter(|line| !line.is_within);
+    let over = own().filter(is_over).count();
     let paused = if view.paused { ", paused" } else { "" };
-    format!(
-        "{}  {over}/{} steps  {}{paused}",
-        plain(&view.name),
-        view.lines.len(),
-        took(now.since(view.began))
-    )
+    format!("{}  {over}/{} steps  {}{paused}", plain(&view.name), own().count(), took(now.since(view.began)))
 }
 
 /// Those that fit: what fails and runs before what is ready, what has ended last before what waits; in their order. One row is kept for
@@ -240,6 +236,27 @@ mod tests {
                 "  ↻ upload              retrying in 2.0 s  attempt 2 of 3  the store is busy",
                 "  ✗ mail         1.2 s  exit code 3",
                 "    ○ publish",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_its_own_steps_are_counted() {
+        let within = |level, name, mode| Line { is_within: true, ..line(level, name, mode) };
+        let view = view(vec![
+            line(0, "nest", Mode::Running),
+            within(1, "a", Mode::Completed),
+            within(1, "b", Mode::Running),
+            line(1, "after", Mode::Waiting),
+        ]);
+        assert_eq!(
+            drawn(&view, 80, 24),
+            [
+                "nightly  0/2 steps  3.4 s",
+                "▸ nest       3.4 s",
+                "  ✓ a        1.2 s",
+                "  ▸ b        3.4 s",
+                "  ○ after",
             ]
         );
     }

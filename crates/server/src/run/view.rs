@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use windlass::{Place, State, TaskId, Timestamp, Waits};
+use windlass::{Place, State, Task, TaskId, Timestamp, Waits};
 
+use super::flow::{Flow, is_waiting};
 use super::follow::Look;
 use crate::streams::LastLines;
 
@@ -16,7 +17,7 @@ pub(crate) struct View {
     pub(crate) began: Timestamp,
     /// Whether an operator has paused it.
     pub(crate) paused: bool,
-    /// By level, then in the order of the file.
+    /// By level, then in the order of the file; beneath a step that is a workflow, the steps of that.
     pub(crate) lines: Vec<Line>,
 }
 
@@ -24,6 +25,8 @@ pub(crate) struct View {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     pub(crate) level: u32,
+    /// Whether it is a step of a workflow that is a step.
+    pub(crate) is_within: bool,
     pub(crate) name: String,
     pub(crate) mode: Mode,
     pub(crate) began: Option<Timestamp>,
@@ -110,7 +113,14 @@ const ASKED: usize = 16;
 
 impl View {
     pub(crate) fn of(look: &Look, began: Timestamp) -> Self {
-        let (inspection, workflow) = (&look.inspection, &look.inspection.record.workflow);
+        let workflow = &look.flow.inspection.record.workflow;
+        let lines = Self::lines(&look.flow, &look.began, None);
+        Self { name: workflow.name.to_string(), began, paused: workflow.paused, lines }
+    }
+
+    /// The steps of a workflow, those of a workflow within it beneath the step that it is. `above` is the level of the step that this one is.
+    fn lines(flow: &Flow, began: &HashMap<TaskId, Timestamp>, above: Option<u32>) -> Vec<Line> {
+        let inspection = &flow.inspection;
         let mut items: HashMap<u32, Items> = HashMap::new();
         for task in &inspection.tasks {
             let place = Place::of(task.id);
@@ -125,18 +135,19 @@ impl View {
         }
         let graph = inspection.record.blueprint.graph();
         let steps = inspection.tasks.iter().filter(|task| Place::of(task.id).item.is_none());
-        let mut lines: Vec<Line> = steps
+        let mut lines: Vec<(Line, &Task)> = steps
             .map(|task| {
                 let (status, number) = (&task.status, Place::of(task.id).step);
                 let Items { over, all, mut running } = items.remove(&number).unwrap_or_default();
                 if status.state.is_held() {
                     running.push(task.id);
                 }
-                Line {
-                    level: graph.level(number),
+                let line = Line {
+                    level: graph.level(number) + above.map_or(0, |above| above + 1),
+                    is_within: above.is_some(),
                     name: inspection.name(task),
                     mode: Mode::of(status.state, status.waits),
-                    began: look.began.get(&task.id).copied().or(status.started_at).or(status.claimed_at),
+                    began: began.get(&task.id).copied().or(status.started_at).or(status.claimed_at),
                     ended: status.finished_at,
                     attempt: status.attempt,
                     attempts: task.spec.max_attempts.map(Into::into),
@@ -144,11 +155,18 @@ impl View {
                     due: status.due_at,
                     said: status.error.clone(),
                     running,
-                }
+                };
+                (line, task)
             })
             .collect();
-        lines.sort_by_key(|line| line.level);
-        Self { name: workflow.name.to_string(), began, paused: workflow.paused, lines }
+        lines.sort_by_key(|(line, _)| line.level);
+        // When it is over, the step says all there is to say.
+        let within = |task: &Task| flow.within.get(&task.id).filter(|_| is_waiting(task));
+        let with_those_beneath = lines.into_iter().flat_map(|(line, task)| {
+            let beneath = within(task).map(|flow| Self::lines(flow, began, Some(line.level)));
+            std::iter::once(line).chain(beneath.into_iter().flatten())
+        });
+        with_those_beneath.collect()
     }
 
     /// Adds what programs have said meanwhile.
@@ -176,6 +194,52 @@ pub(crate) fn took(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windlass::testing::TestEngine;
+    use windlass::{Definition, Step};
+
+    /// The lines of a workflow: level, mode, name, and whether it is beneath another.
+    async fn drawn(engine: &TestEngine, id: windlass::WorkflowId) -> Vec<String> {
+        let flow = Flow::of(&engine.client(), id).await.unwrap();
+        let lines = View::lines(&flow, &HashMap::new(), None);
+        let words = |line: &Line| {
+            let mark = if line.is_within { "- " } else { "" };
+            format!("{}{mark}{} {}", "  ".repeat(line.level as usize), line.name, line.mode.word())
+        };
+        lines.iter().map(words).collect()
+    }
+
+    #[tokio::test]
+    async fn steps_of_a_workflow_within_are_beneath_its_step_while_it_runs() {
+        let engine =
+            TestEngine::new(|worker| worker.starts_workflows().handle_kind("x", |_| async { Ok(1) }));
+        let engine = engine.await.unwrap();
+        let client = engine.client();
+        let inner = Definition::builder("inner")
+            .step(Step::task("b", "x").needs(["a"]))
+            .step(Step::task("a", "x").priority(5))
+            .build();
+        client.define(inner.unwrap()).await.unwrap();
+        let outer = Definition::builder("outer")
+            .step(Step::task("before", "nobody"))
+            .step(Step::workflow("nest", "inner").needs(["first"]))
+            .step(Step::task("after", "x").needs(["nest"]))
+            .step(Step::task("first", "x"))
+            .build();
+        let id = client.start_ad_hoc(outer.unwrap()).await.unwrap().id;
+        let beside = ["before ready", "first completed"];
+        engine.step().await.unwrap();
+        engine.step().await.unwrap();
+        assert_eq!(
+            drawn(&engine, id).await,
+            [&beside[..], &["  nest running", "    - a ready", "      - b waiting", "    after waiting"]]
+                .concat()
+        );
+        engine.drain().await.unwrap();
+        assert_eq!(
+            drawn(&engine, id).await,
+            [&beside[..], &["  nest completed", "    after completed"]].concat()
+        );
+    }
 
     #[test]
     fn times_are_as_exact_as_needed() {

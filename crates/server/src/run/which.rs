@@ -8,10 +8,11 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use uuid::Uuid;
 use windlass::{
-    By, Client, Definition, Error, Json, Name, Page, Place, Rejected, State, Steering, Store, WorkerId,
-    Workflow, WorkflowFilter, WorkflowId, WorkflowState, limits,
+    By, Client, Definition, Error, Json, Name, Page, Rejected, Steering, Store, WorkerId, Workflow,
+    WorkflowFilter, WorkflowId, WorkflowState, limits,
 };
 
+use super::flow::Flow;
 use super::voice::Voice;
 use crate::actor;
 use crate::work::farewell;
@@ -42,6 +43,11 @@ pub(crate) struct Chosen {
     pub(crate) version: String,
     /// Whether it began before.
     pub(crate) goes_on: bool,
+}
+
+/// Whether a workflow's key begins so.
+fn begins(workflow: &Workflow, with: &str) -> bool {
+    workflow.key.as_ref().is_some_and(|key| key.starts_with(with))
 }
 
 fn by(note: &str) -> By {
@@ -96,8 +102,6 @@ impl<'a> Wish<'a> {
     pub(crate) async fn started(&self, client: &Client, fresh: bool, voice: &mut Voice) -> Result<Chosen> {
         let unfinished = WorkflowState::ALL.into_iter().filter(|state| !state.is_settled()).collect();
         let mut unfinished = self.runs(client, unfinished).await?;
-        let begins =
-            |workflow: &Workflow, with: &str| workflow.key.as_ref().is_some_and(|key| key.starts_with(with));
         if fresh {
             for workflow in unfinished.extract_if(.., |workflow| begins(workflow, &self.same_input)) {
                 client.steer(workflow.id, Steering::Cancel, by("started over")).await?;
@@ -105,8 +109,15 @@ impl<'a> Wish<'a> {
             }
         }
         let base = self.base();
-        let ours = unfinished.iter().position(|workflow| begins(workflow, &base));
-        let ours = ours.map(|place| unfinished.remove(place));
+        let mut ours = None;
+        for workflow in unfinished.extract_if(.., |workflow| begins(workflow, &base)).collect::<Vec<_>>() {
+            // One that has failed within the workflows that it waits for is over, as far as this command is concerned.
+            let is_over = workflow.state == WorkflowState::WaitingForDependencies
+                && Flow::of(client, workflow.id).await?.is_settled();
+            if ours.is_none() && !is_over {
+                ours = Some(workflow);
+            }
+        }
         if self.is_private && !others_work(client).await? {
             set_aside(client, &unfinished, voice).await?;
         }
@@ -162,29 +173,21 @@ impl<'a> Wish<'a> {
 
     /// The last run that failed, with its failed steps to be tried again.
     pub(crate) async fn retried(&self, client: &Client) -> Result<Chosen> {
-        let failed = vec![WorkflowState::BlockedByFailures, WorkflowState::Error];
-        let failed = self.runs(client, failed).await?;
+        use WorkflowState::{BlockedByFailures, Error, WaitingForDependencies};
+        let failed = self.runs(client, vec![BlockedByFailures, Error, WaitingForDependencies]).await?;
         let base = self.base();
-        let is_ours = |workflow: &&Workflow| workflow.key.as_ref().is_some_and(|key| key.starts_with(&base));
-        let Some(workflow) = failed.iter().find(is_ours) else {
-            return Err(anyhow!(
-                "no run of this file, as it is now, with this input has failed; start one without --retry"
-            ));
-        };
-        let inspection = client.inspect(workflow.id).await?;
-        let tasks = inspection.map(|inspection| inspection.tasks).unwrap_or_default();
-        let has_failed = |state| matches!(state, State::Failed | State::DeadLetter);
-        let failed: Vec<_> = tasks.iter().filter(|task| has_failed(task.status.state)).collect();
-        for task in &failed {
-            let place = Place::of(task.id);
-            // A step that failed because of its items is opened by them.
-            let by_items = failed.iter().map(|other| Place::of(other.id));
-            let by_items = by_items.filter(|other| other.step == place.step && other.item.is_some()).count();
-            if place.item.is_some() || by_items == 0 {
-                client.retry(task.id, true, by("windlass run --retry")).await?;
+        for workflow in failed.iter().filter(|workflow| begins(workflow, &base)) {
+            let flow = Flow::of(client, workflow.id).await?;
+            if flow.is_settled() {
+                for task in flow.to_retry() {
+                    client.retry(task, true, by("windlass run --retry")).await?;
+                }
+                return Ok(self.chosen(workflow.id, true));
             }
         }
-        Ok(self.chosen(workflow.id, true))
+        Err(anyhow!(
+            "no run of this file, as it is now, with this input has failed; start one without --retry"
+        ))
     }
 }
 

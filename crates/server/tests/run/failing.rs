@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{events, place, run};
+use crate::support::Place;
 
 const BROKEN: &str = "name: broken\nsteps:\n  good: { run: 'echo g >> marks' }\n  bad:\n    needs: good\n    \
     run: 'echo b >> marks; echo first >&2; echo \"no \\033[31mdisk\" >&2; test -e fixed || exit 3'\n  \
@@ -94,6 +95,75 @@ fn without_being_asked_to_retry_a_new_run_starts() {
     place.file("fixed", "");
     assert_ne!(events(&place, &[], 0)[0]["workflow_id"], first[0]["workflow_id"]);
     assert_eq!(place.read("marks"), "g\nb\ng\nb\na\n");
+}
+
+/// The child has two steps, of which the second fails unless it is let through.
+fn nested(on_failure: &str, parent: &str) -> Place {
+    let place = place(parent);
+    place.file(
+        "child.yaml",
+        format!(
+            "name: child\non_failure: {on_failure}\nsteps:\n  good: {{ run: 'echo g >> marks' }}\n  \
+             bad: {{ needs: good, run: 'echo b >> marks; echo no disk >&2; test -e fixed || exit 3' }}\n"
+        ),
+    );
+    let applied = place.run(&["definition", "apply", "child.yaml", "--store", "sqlite:flow.windlass.db"]);
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    place
+}
+
+/// Nobody is there to settle it, so the run has failed too, and says where.
+#[test]
+fn a_workflow_within_that_is_blocked_ends_the_run() {
+    let parent =
+        "name: p\nsteps:\n  nest: { workflow: child }\n  after: { needs: nest, run: 'echo a >> marks' }\n";
+    let place = nested("finish_independent", parent);
+    let said = run(&place, &[]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    let told =
+        "nest/bad failed at attempt 1 of 3: the program failed with exit code 3: no disk\n    no disk\n";
+    assert!(said.out.ends_with(told), "{}", said.out);
+    assert!(said.out.contains(" nest/good completed in "), "{}", said.out);
+    assert!(
+        said.err.ends_with("`windlass run flow.yaml --retry` tries the failed steps again\n"),
+        "{}",
+        said.err
+    );
+    // Without being asked to retry, a new run starts.
+    let second = events(&place, &[], 1);
+    assert_eq!((&second[0]["resumed"], place.read("marks")), (&json!(false), "g\nb\ng\nb\n".to_owned()));
+    place.file("fixed", "");
+    let third = events(&place, &["--retry"], 0);
+    assert_eq!(third[0]["workflow_id"], second[0]["workflow_id"]);
+    assert_eq!(place.read("marks"), "g\nb\ng\nb\nb\na\n", "only what failed is tried again");
+}
+
+#[test]
+fn a_workflow_within_that_fails_fails_its_step() {
+    let place = nested(
+        "fail_fast",
+        "name: p\nsteps:\n  nest: { map: { over: [1] }, workflow: child, retry: { max_attempts: 1 } }\n",
+    );
+    let told = events(&place, &[], 1);
+    let last = told.last().unwrap();
+    let failures = last["failures"].as_array().unwrap();
+    let names: Vec<&str> = failures.iter().map(|failure| failure["step"].as_str().unwrap()).collect();
+    assert_eq!(names, ["nest[0]/bad", "nest[0]"], "{last}");
+    place.file("fixed", "");
+    events(&place, &["--retry"], 0);
+    assert_eq!(place.read("marks"), "g\nb\ng\nb\n", "a step that is tried again starts its workflow anew");
+}
+
+/// While something else can run, it runs.
+#[test]
+fn what_is_beside_a_blocked_workflow_goes_on() {
+    let place = nested(
+        "finish_independent",
+        "name: p\nsteps:\n  nest: { workflow: child }\n  \
+         slow: { run: 'until test -e marks && grep -q b marks; do sleep 0.1; done; echo s >> marks' }\n",
+    );
+    events(&place, &[], 1);
+    assert_eq!(place.read("marks"), "g\nb\ns\n");
 }
 
 #[test]

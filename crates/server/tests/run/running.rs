@@ -222,8 +222,14 @@ fn a_step_may_be_a_workflow_that_the_store_has() {
         2
     );
     place.file("flow.yaml", "name: parent\nsteps:\n  nest: { workflow: child, input: 21 }\n  out: { needs: nest, input: '${nest}', run: cat }\n");
-    let last = events(&place, &["--store", "sqlite:s.db"], 0).pop().unwrap();
+    let told = events(&place, &["--store", "sqlite:s.db"], 0);
+    let ended: Vec<&Value> = told.iter().filter(|event| event["event"] == "step_completed").collect();
+    let names: Vec<&str> = ended.iter().map(|event| event["step"].as_str().unwrap()).collect();
+    assert_eq!(names, ["nest/double", "nest", "out"], "what is within is told, and before its step");
+    assert_eq!(ended[0]["result"], 42);
+    let last = told.last().unwrap();
     assert!(last["results"]["out"].to_string().contains("42"), "{last}");
+    assert_eq!(last["steps"], json!({ "completed": 2 }), "its own are counted");
     place.file(
         "flow.yaml",
         "name: orphan\nsteps:\n  nest: { workflow: nobody, retry: { max_attempts: 1 } }\n",
