@@ -155,6 +155,17 @@ on_failure: fail_fast
     }
 
     #[test]
+    fn every_example_reads_back_as_it_was() {
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workflows");
+        for file in std::fs::read_dir(examples).unwrap() {
+            let path = file.unwrap().path();
+            let before = flow::read(&std::fs::read_to_string(&path).unwrap()).unwrap().into_blueprint();
+            let written = text(&serde_json::to_string(before.definition()).unwrap()).unwrap();
+            assert_eq!(flow::read(&written).unwrap().definition(), before.definition(), "{}", path.display());
+        }
+    }
+
+    #[test]
     fn what_is_no_map_is_a_line() {
         assert_eq!(text("[1, {\"a\": null}, \"null\"]").unwrap(), "[1, {\"a\": null}, \"null\"]\n");
         assert_eq!(text("{}").unwrap(), "{}\n");

@@ -4,16 +4,21 @@
 
 mod bench;
 mod commands;
+#[path = "../workflow/kit.rs"]
+mod kit;
 mod looking;
 mod migrate;
 mod pooler;
+mod runs;
 #[path = "../support/mod.rs"]
 mod support;
 mod usage;
+mod workflows;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kit::{NIGHTLY, UNKNOWN, blocked, place, run_with, start, step, text, worker};
 use support::Place;
 use windlass_testbed::postgres::Server;
 
@@ -58,4 +63,9 @@ impl Database {
         let is_made = |name: &&str| !matches!(*name, "information_schema" | "public");
         all.lines().filter(is_made).map(str::to_owned).collect()
     }
+}
+
+/// A place with an empty store.
+fn empty() -> Place {
+    Database::new().place()
 }

@@ -9,7 +9,7 @@ const SMALL: &str = "name: small\nsteps:\n  only: { task: x }\n";
 
 #[test]
 fn the_same_content_has_the_same_version() {
-    let place = Place::new();
+    let place = crate::empty();
     place.file("nightly.yaml", NIGHTLY);
     place.file("small.json", r#"{"name": "small", "steps": {"only": {"task": "x"}}}"#);
     let applied = place.json(&["definition", "apply", "nightly.yaml", "small.json"]);
