@@ -94,7 +94,7 @@ impl<'c> Hand<'c> {
                  WHERE id = ?1 AND lease = ?2 AND worker = ?3 AND finished_at IS NULL",
             )?,
             count: connection.prepare(
-                "INSERT INTO counts VALUES (?1, ?2, ?3, ?4, max(?5, 0))
+                "INSERT INTO counts VALUES (?1, ?2, ?3, 0, ?4, max(?5, 0))
                  ON CONFLICT DO UPDATE SET tasks = tasks + ?5",
             )?,
             sequence: connection.prepare("UPDATE sequence SET last = last + ?")?,

@@ -19,8 +19,8 @@ const SUBMIT: &str = "WITH new AS MATERIALIZED (
         INSERT INTO live (seq, namespace, queue, kind, state, attempt, lease, updated_at, slot, rank, entries, plain)
         SELECT seq, 'default', 'default', 'bench:noop', 'pending', 0, 0, now(), false, 0, 1, true FROM new
     )
-    INSERT INTO counts AS c VALUES ('default', 'default', 'bench:noop', 'pending', pg_backend_pid() % 64, $3::bigint)
-    ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks";
+    INSERT INTO counts AS c VALUES ('default', 'default', 'bench:noop', false, 'pending', pg_backend_pid() % 64, $3::bigint)
+    ON CONFLICT (namespace, queue, kind, is_step, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks";
 
 pub(crate) const CLAIM: &str = "WITH picked AS MATERIALIZED (
         SELECT ctid AS at FROM live
@@ -32,9 +32,9 @@ pub(crate) const CLAIM: &str = "WITH picked AS MATERIALIZED (
             updated_at = now(), entries = entries + 1
         WHERE ctid = ANY (ARRAY(SELECT at FROM picked)) RETURNING seq, lease, attempt, ctid AS at
     ), counted AS (
-        INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', d.state, pg_backend_pid() % 64, d.sign * count(*)
+        INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', false, d.state, pg_backend_pid() % 64, d.sign * count(*)
         FROM taken, (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign) GROUP BY d.state, d.sign
-        ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
+        ON CONFLICT (namespace, queue, kind, is_step, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
     )
     SELECT l.seq, l.lease, l.attempt, l.at::text, t.id, t.kind, t.max_attempts, t.timeout, t.payload::text
     FROM taken l CROSS JOIN LATERAL (SELECT * FROM tasks t WHERE t.seq = l.seq OFFSET 0) t";
@@ -49,9 +49,9 @@ const FINISH: &str = "WITH said AS (
             entries, plain, result)
         SELECT seq, 'completed', attempt, lease, $1, claimed_at, now(), now(), now(), rank, 4, true, result::json FROM gone
     ), counted AS (
-        INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', d.state, pg_backend_pid() % 64, d.sign * count(*)
+        INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', false, d.state, pg_backend_pid() % 64, d.sign * count(*)
         FROM gone, (VALUES ('completed', 1), ('claimed', -1)) AS d (state, sign) GROUP BY d.state, d.sign
-        ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
+        ON CONFLICT (namespace, queue, kind, is_step, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
     )
     SELECT count(*) FROM gone";
 

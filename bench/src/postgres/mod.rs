@@ -191,7 +191,7 @@ impl Bench<'_> {
              INSERT INTO ended (seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, rank, \
                 entries, plain, result) \
              SELECT seq, 'completed', 1, 1, 'gone', now(), now(), now(), now(), 0, 4, true, 'null' FROM tasks; \
-             INSERT INTO counts SELECT 'default', 'default', 'bench:noop', 'completed', 0, count(*) FROM tasks"
+             INSERT INTO counts SELECT 'default', 'default', 'bench:noop', false, 'completed', 0, count(*) FROM tasks"
         ))?;
         let (mut full, mut empty) = (Vec::new(), Vec::new());
         for round in 0..self.rounds {

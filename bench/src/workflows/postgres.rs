@@ -30,9 +30,9 @@ const START: &str = "WITH new AS MATERIALIZED (
         SELECT $3, 'default', 'bench', '1', 1, 0, 0, now(), 'steps_in_process', false, count(*) FILTER (WHERE needs > 0), 0,
             count(*) FILTER (WHERE needs = 0), 0, 0, 0, 0, 0, now(), 1 FROM new
     )
-    INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', CASE needs WHEN 0 THEN 'pending' ELSE 'waiting' END,
-        pg_backend_pid() % 64, count(*) FROM new GROUP BY 4
-    ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks";
+    INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', true,
+        CASE needs WHEN 0 THEN 'pending' ELSE 'waiting' END, pg_backend_pid() % 64, count(*) FROM new GROUP BY 5
+    ON CONFLICT (namespace, queue, kind, is_step, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks";
 
 const FINISH: &str = "WITH said AS (
         SELECT * FROM unnest($2::text[]::tid[], $3::bigint[], $4::bigint[], $5::text[]) AS u (at, seq, lease, result)
@@ -63,10 +63,10 @@ const FINISH: &str = "WITH said AS (
     ), sums AS MATERIALIZED (
         SELECT (SELECT count(*) FROM gone) AS done, (SELECT count(*) FROM moved WHERE state = 'pending') AS opened
     ), counted AS (
-        INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', d.state, pg_backend_pid() % 64, d.by
+        INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', true, d.state, pg_backend_pid() % 64, d.by
         FROM sums s CROSS JOIN LATERAL (VALUES ('completed', s.done), ('claimed', -s.done), ('pending', s.opened), ('waiting', -s.opened))
             AS d (state, by)
-        ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
+        ON CONFLICT (namespace, queue, kind, is_step, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
     )
     UPDATE workflows w SET waiting = w.waiting - s.opened, active = w.active + s.opened - s.done, done = w.done + s.done, updated_at = now(),
         state = CASE WHEN w.waiting + w.active = s.done THEN 'complete' ELSE w.state END,

@@ -124,7 +124,7 @@ impl<'c> Hand<'c> {
                     entries = entries + 1 WHERE seq = ?1",
             )?,
             count: connection.prepare(
-                "INSERT INTO counts VALUES ('default', 'default', ?1, ?2, max(?3, 0))
+                "INSERT INTO counts VALUES ('default', 'default', ?1, 1, ?2, max(?3, 0))
                  ON CONFLICT DO UPDATE SET tasks = tasks + ?3",
             )?,
             sequence: connection.prepare("UPDATE sequence SET last = last + ?")?,

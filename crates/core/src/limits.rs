@@ -103,5 +103,8 @@ pub const EXPRESSION_BYTES: usize = 8 << 10;
 /// Bytes of a step's `input`, and of the list of its `map`, before its expressions are replaced by what they mean.
 pub const TEMPLATE_BYTES: usize = 64 << 10;
 
+/// How long is known what happened to workflows in each minute.
+pub const ACTIVITY: Duration = Duration::from_secs(31 * 24 * 3600);
+
 /// Workflows within workflows.
 pub const NESTING: u32 = 16;

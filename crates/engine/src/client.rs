@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use windlass_core::{
     By, Command, Entity, Explanation, Input, Invalid, Json, Name, NewTask, Rejected, State, TaskId, Worker,
 };
-use windlass_store::{Count, Error, Filter, Listing, Page, Receipt, Record, Result, Rings, Store, Submitted};
+use windlass_store::{
+    Count, Error, Filter, Listing, Page, Receipt, Record, Result, Rings, Store, Submitted, WorkflowCount,
+};
 
 use crate::rules::Rules;
 use crate::steps::Flows;
@@ -196,6 +198,11 @@ impl Client {
     /// How many tasks there are of each namespace, queue, kind and state.
     pub async fn stats(&self) -> Result<Vec<Count>> {
         self.store.counts().await
+    }
+
+    /// How many workflows of each sort there are, in all namespaces.
+    pub async fn workflow_stats(&self) -> Result<Vec<WorkflowCount>> {
+        self.store.workflow_counts().await
     }
 
     /// Pauses a queue of this namespace, or lets it go on.

@@ -76,8 +76,9 @@ pub use windlass::Windlass;
 pub use windlass_core::*;
 pub use windlass_store::{
     Claim, Claimed, Clock, Count, Cursor, Defined, DefinitionLine, Due, Error, Filter, Listing, ManualClock,
-    MemoryStore, Page, Pulse, Receipt, Reconciled, Record, Rings, Started, Store, StoredDefinition,
-    Submitted, SystemClock, Turn, Turned, WorkflowFilter, WorkflowListing, WorkflowRecord, Wrap, Wrapped,
+    MemoryStore, Page, Pulse, ReadyWorkflow, Receipt, Reconciled, Record, Rings, Started, Store,
+    StoredDefinition, Submitted, SystemClock, Turn, Turned, WorkflowCount, WorkflowFilter, WorkflowListing,
+    WorkflowRecord, Wrap, Wrapped,
 };
 #[cfg(feature = "postgres")]
 pub use windlass_store::{PostgresStore, postgres};

@@ -279,7 +279,7 @@ async fn due(
 /// What nobody can run.
 fn handlers(counts: &[Count], alive: &[&Worker], paused: &[(Name, Name)], findings: &mut Findings) {
     let mut missing: BTreeMap<(&Name, &Name, &Name), (u64, u64)> = BTreeMap::new();
-    for Count { namespace, queue, kind, state, tasks } in counts {
+    for Count { namespace, queue, kind, state, tasks, .. } in counts {
         let waits = !state.is_final() && !state.is_held();
         if waits && !alive.iter().any(|worker| worker.takes(namespace, queue, kind)) {
             let (now, later) = missing.entry((namespace, queue, kind)).or_default();

@@ -38,6 +38,7 @@ pub use request::{
 pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use workflow::{
-    Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
+    Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount, WorkflowFilter,
+    WorkflowListing, WorkflowRecord,
 };
 pub use wrap::{Wrap, Wrapped};

@@ -394,6 +394,8 @@ pub struct Count {
     pub queue: Name,
     /// Their kind.
     pub kind: Name,
+    /// Whether they are steps of workflows.
+    pub is_step: bool,
     /// Their state.
     pub state: State,
     /// How many; never 0.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    By, Command, Definition, Entity, Explanation, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule,
-    NewTask, NewWorker, NewWorkflow, Rejected, Retention, Schedule, Steering, TaskId, Term, Timestamp,
-    Worker, WorkerId, Workflow, WorkflowId, explain,
+    Activity, By, Command, Definition, Entity, Explanation, Facts, Firing, Json, Leadership, Lease, Name,
+    NewSchedule, NewTask, NewWorker, NewWorkflow, Rejected, Retention, Schedule, Steering, TaskId, Term,
+    Timestamp, Worker, WorkerId, Workflow, WorkflowId, explain,
 };
 
 use crate::error::Result;
@@ -17,7 +17,8 @@ use crate::request::{
     Turn, Turned,
 };
 use crate::workflow::{
-    Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
+    Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount, WorkflowFilter,
+    WorkflowListing, WorkflowRecord,
 };
 
 /// A place where tasks live. Every write is atomic and, once acknowledged, durable; every decision is the core's.
@@ -157,6 +158,16 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// What tasks have returned, in the order of `tasks`; `None` for those that have returned nothing or do not exist.
     async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>>;
+
+    /// How many workflows of each sort there are, in order.
+    async fn workflow_counts(&self) -> Result<Vec<WorkflowCount>>;
+
+    /// The workflows that have steps which can be claimed, highest [rank](Workflow::rank) first, at most `limit`.
+    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>>;
+
+    /// What happened to workflows since the beginning of the minute that `since` is in, and not longer ago than
+    /// [`limits::ACTIVITY`](windlass_core::limits::ACTIVITY).
+    async fn activity(&self, since: Timestamp) -> Result<Activity>;
 
     /// Looks at part of what is kept beside the states of tasks (who holds the slots of lanes, what steps know of their parents, the counts
     /// and states of workflows), and puts right what does not follow from them. Begins at `after`, the end of an earlier look, and

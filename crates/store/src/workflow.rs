@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::{
-    Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Place, Rejected, Status, Task, TaskId,
-    Timestamp, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
+    Activity, Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Place, Rejected, Status, Task,
+    TaskId, Timestamp, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
 };
 
 use crate::error::Result;
@@ -127,6 +127,52 @@ pub struct WorkflowListing {
     pub workflows: Vec<Workflow>,
     /// Where to go on.
     pub next: Option<Cursor>,
+}
+
+/// How many workflows of one sort there are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WorkflowCount {
+    /// Their namespace.
+    pub namespace: Name,
+    /// The name of their definition.
+    pub name: Name,
+    /// Their state.
+    pub state: WorkflowState,
+    /// How many; never 0.
+    pub workflows: u64,
+}
+
+/// A workflow with steps that can be claimed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReadyWorkflow {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// How many of its steps, and items, can be claimed.
+    pub ready: u64,
+}
+
+/// What is counted about workflows in one transaction, until it is written.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) states: BTreeMap<(Name, Name, WorkflowState), i64>,
+    pub(crate) activity: BTreeMap<Timestamp, Activity>,
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl Tally {
+    /// So many more, or fewer, workflows are as this one.
+    pub(crate) fn count(&mut self, workflow: &Workflow, by: i64) {
+        let sort = (workflow.namespace.clone(), workflow.name.clone(), workflow.state);
+        *self.states.entry(sort).or_default() += by;
+    }
+
+    /// Something happened.
+    pub(crate) fn note(&mut self, activity: &Activity, now: Timestamp) {
+        if !activity.is_nothing() {
+            self.activity.entry(Activity::minute(now)).or_default().add(activity);
+        }
+    }
 }
 
 /// Definitions that were read before: they never change, and reading a large one takes a while.

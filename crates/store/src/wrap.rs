@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    By, Command, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask,
-    NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Worker, WorkerId, Workflow,
-    WorkflowId,
+    Activity, By, Command, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule,
+    NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker,
+    WorkerId, Workflow, WorkflowId,
 };
 
 use crate::error::Result;
@@ -18,7 +18,8 @@ use crate::request::{
 };
 use crate::store::Store;
 use crate::workflow::{
-    Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
+    Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount, WorkflowFilter,
+    WorkflowListing, WorkflowRecord,
 };
 
 /// What is done around every call of a store, and for those of its verbs that a wrap may do otherwise.
@@ -291,6 +292,18 @@ impl<W: Wrap> Store for Wrapped<W> {
 
     async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
         self.wrap.call("results", self.inner.results(tasks)).await
+    }
+
+    async fn workflow_counts(&self) -> Result<Vec<WorkflowCount>> {
+        self.wrap.call("workflow_counts", self.inner.workflow_counts()).await
+    }
+
+    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
+        self.wrap.call("ready_workflows", self.inner.ready_workflows(limit)).await
+    }
+
+    async fn activity(&self, since: Timestamp) -> Result<Activity> {
+        self.wrap.call("activity", self.inner.activity(since)).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

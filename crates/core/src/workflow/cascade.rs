@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::activity::Activity;
 use super::definition::{Join, OnFailure};
 use super::join::{Parents, Verdict};
 use super::steer::Steering;
@@ -45,6 +46,8 @@ pub struct Cascaded {
     pub abandoned: Vec<TaskId>,
     /// The step that this workflow is, and how it has ended.
     pub ended: Option<(TaskId, Ended)>,
+    /// What is to be counted of all this, the changes that were told included.
+    pub activity: Activity,
 }
 
 /// How the parents of a step have changed.
@@ -101,6 +104,7 @@ pub struct Cascade {
     verdict: Option<WorkflowState>,
     by: By,
     ended: Option<Ended>,
+    activity: Activity,
 }
 
 impl Cascade {
@@ -126,6 +130,7 @@ impl Cascade {
             verdict: None,
             by: By::default(),
             ended: None,
+            activity: Activity::default(),
         }
     }
 
@@ -308,6 +313,7 @@ impl Cascade {
         if self.after != self.before {
             self.after.updated_at = self.after.updated_at.max(self.now);
         }
+        self.activity.note_workflow(&self.after, &entries);
         let ended = self.ended.take().or_else(|| self.bad_end(to));
         let ended = self.before.parent.zip(ended).filter(|_| !self.before.state.is_final());
         let changed = self.rows.into_values().filter(|row| row.task.status != row.before.status);
@@ -316,7 +322,13 @@ impl Cascade {
             (before, change)
         });
         let workflow = (self.after != self.before).then_some(WorkflowChange { after: self.after, entries });
-        Cascaded { tasks: tasks.collect(), workflow, abandoned: self.abandoned, ended }
+        Cascaded {
+            tasks: tasks.collect(),
+            workflow,
+            abandoned: self.abandoned,
+            ended,
+            activity: self.activity,
+        }
     }
 
     /// Where the workflow goes.
@@ -366,6 +378,10 @@ impl Cascade {
         let (Place { step, item }, was, is) = (Place::of(before.id), before.status.state, after.state);
         if was == is {
             return;
+        }
+        self.activity.note_task(was, after);
+        if is == State::WaitingForRetry {
+            self.after.retries = self.after.retries.saturating_add(1);
         }
         if item.is_some() {
             let by = i64::from(is_settled_item(is)) - i64::from(is_settled_item(was));

@@ -7,6 +7,7 @@
 //! Readiness is counted, never searched. A step that waits knows how many of its parents are done; [`Cascade`] moves these numbers when parents
 //! end, and says what becomes of the step and of the workflow.
 
+mod activity;
 mod blueprint;
 mod builder;
 mod cascade;
@@ -24,6 +25,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
+pub use activity::Activity;
 pub use blueprint::{Blueprint, Flaw};
 pub use builder::{DefinitionBuilder, StepBuilder};
 pub use cascade::{Cascade, Cascaded, Wanted};
@@ -301,6 +303,8 @@ pub struct Workflow {
     pub paused: bool,
     /// How many of its tasks are where.
     pub counts: Counts,
+    /// How often one of them failed and was to be tried again.
+    pub retries: u32,
     /// Who moves it, and until when nobody else may. Only for programs that move workflows by themselves.
     pub owner: Option<(String, Timestamp)>,
     /// When its state, or a count, last changed.
@@ -338,6 +342,28 @@ pub struct WorkflowChange {
 }
 
 impl Workflow {
+    /// Points of priority that an hour of age, and a retry, are worth.
+    pub const AGEING: f64 = 0.1;
+
+    /// Retries that count.
+    const RETRIES: u32 = 100;
+
+    /// Its place among workflows: higher first. What all of them gain by getting older is left out, so that it stays as it is: in thousandths
+    /// of seconds of age, of which a point of priority is ten hours.
+    #[must_use]
+    pub fn rank(&self) -> i64 {
+        let retries = i64::from(self.retries.min(Self::RETRIES));
+        i64::from(self.priority) * 36_000_000 + retries * 3_600_000
+            - self.created_at.as_micros().div_euclid(1_000)
+    }
+
+    /// Its priority at a moment: the older it is, and the more often it was retried, the higher.
+    #[must_use]
+    pub fn computed_priority(&self, now: Timestamp) -> f64 {
+        let hours = now.since(self.created_at).as_secs_f64() / 3600.0;
+        f64::from(self.priority) + Self::AGEING * (hours + f64::from(self.retries.min(Self::RETRIES)))
+    }
+
     /// The version of a definition that belongs to this workflow alone. No other can have it: it is not a version that a file may give.
     #[must_use]
     pub fn own_version(id: WorkflowId) -> String {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use super::activity::Activity;
 use super::cascade::ended_well;
 use super::definition::{Definition, Step};
 use super::join::{Parents, Verdict};
@@ -113,6 +114,7 @@ impl NewWorkflow {
             state: WorkflowState::Pending,
             paused: false,
             counts: Counts::default(),
+            retries: 0,
             owner: None,
             updated_at: now,
             finished_at: None,
@@ -154,7 +156,9 @@ impl NewWorkflow {
             let results: Vec<_> = sinks.map(|(_, result, _)| result.clone()).collect();
             (parent, ended_well(blueprint, &results))
         });
-        Admission { workflow, entries, input: self.input, steps, ended }
+        let mut activity = Activity { started: 1, ..Activity::default() };
+        activity.note_workflow(&workflow, &entries);
+        Admission { workflow, entries, input: self.input, steps, ended, activity }
     }
 }
 
@@ -171,6 +175,8 @@ pub struct Admission {
     pub steps: Vec<(Task, Option<Json>, Entry)>,
     /// The step that it is, and how it has ended, if it has nothing to do.
     pub ended: Option<(TaskId, Ended)>,
+    /// What is to be counted of it.
+    pub activity: Activity,
 }
 
 fn begin(

@@ -6,10 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass::{
-    By, Command, Count, Defined, Definition, DefinitionLine, Due, Entity, Error, Facts, Filter, Firing, Json,
-    Leadership, Lease, Listing, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Page, Pulse, Reconciled,
-    Record, Retention, Rings, Schedule, Started, Steering, Store, StoredDefinition, Submitted, TaskId, Term,
-    Turn, Turned, Worker, WorkerId, Workflow, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord,
+    Activity, By, Command, Count, Defined, Definition, DefinitionLine, Due, Entity, Error, Facts, Filter,
+    Firing, Json, Leadership, Lease, Listing, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Page,
+    Pulse, ReadyWorkflow, Reconciled, Record, Retention, Rings, Schedule, Started, Steering, Store,
+    StoredDefinition, Submitted, TaskId, Term, Timestamp, Turn, Turned, Worker, WorkerId, Workflow,
+    WorkflowCount, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord,
 };
 use windlass_store::conformance::checker::{Answer, Op};
 
@@ -36,6 +37,9 @@ const READS: &[&str] = &[
     "find_workflow",
     "workflows",
     "results",
+    "workflow_counts",
+    "ready_workflows",
+    "activity",
     "paused",
     "has_entity",
     "entities",
@@ -419,6 +423,21 @@ impl Store for Line {
     async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
         let store = self.world.store.clone();
         self.plain("results", async move { store.results(tasks).await }).await
+    }
+
+    async fn workflow_counts(&self) -> Result<Vec<WorkflowCount>> {
+        let store = self.world.store.clone();
+        self.plain("workflow_counts", async move { store.workflow_counts().await }).await
+    }
+
+    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
+        let store = self.world.store.clone();
+        self.plain("ready_workflows", async move { store.ready_workflows(limit).await }).await
+    }
+
+    async fn activity(&self, since: Timestamp) -> Result<Activity> {
+        let store = self.world.store.clone();
+        self.plain("activity", async move { store.activity(since).await }).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -9,7 +9,7 @@ scenarios![each_sort_is_counted, counts_follow_every_change, what_is_gone_is_not
 
 fn count(namespace: &str, queue: &str, kind: &str, state: State, tasks: u64) -> Count {
     let (namespace, queue) = (Name::namespace(namespace).unwrap(), Name::queue(queue).unwrap());
-    Count { namespace, queue, kind: Name::kind(kind).unwrap(), state, tasks }
+    Count { namespace, queue, kind: Name::kind(kind).unwrap(), is_step: false, state, tasks }
 }
 
 /// 2.15 for tasks, I20: by namespace, queue, kind and state, in that order.

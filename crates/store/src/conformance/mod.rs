@@ -14,6 +14,7 @@
     clippy::missing_panics_doc
 )]
 
+mod activity;
 mod batch;
 mod bounds;
 mod cancel;
@@ -146,6 +147,7 @@ fn all() -> Vec<Scenario> {
         workflow::SCENARIOS,
         map::SCENARIOS,
         nested::SCENARIOS,
+        activity::SCENARIOS,
         steer::SCENARIOS,
         lease::SCENARIOS,
         lane::SCENARIOS,

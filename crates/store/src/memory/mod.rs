@@ -11,10 +11,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Before, By, Changes, Command, Definition, Entity, Entry, Facts, Firing, Invalid, Json, LaneHolder,
-    Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, OnConflict, Place, Rejected,
-    Retention, Schedule, State, Steering, Task, TaskChange, TaskId, Term, Timestamp, Worker, WorkerId,
-    Workflow, WorkflowId, campaign, limits, resign, transition,
+    Activity, Before, By, Changes, Command, Definition, Entity, Entry, Facts, Firing, Invalid, Json,
+    LaneHolder, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, OnConflict, Place,
+    Rejected, Retention, Schedule, State, Steering, Task, TaskChange, TaskId, Term, Timestamp, Worker,
+    WorkerId, Workflow, WorkflowId, campaign, limits, resign, transition,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -25,8 +25,8 @@ use crate::request::{
 };
 use crate::store::Store;
 use crate::workflow::{
-    Defined, DefinitionLine, Started, StoredDefinition, Touched, WorkflowFilter, WorkflowListing,
-    WorkflowRecord,
+    Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, Touched, WorkflowCount,
+    WorkflowFilter, WorkflowListing, WorkflowRecord,
 };
 
 /// A store in memory.
@@ -50,6 +50,8 @@ struct Rows {
     entities: BTreeSet<(Name, Entity)>,
     schedules: BTreeMap<(Name, Name), Schedule>,
     definitions: Vec<StoredDefinition>,
+    /// What happened to workflows in each minute.
+    activity: BTreeMap<Timestamp, Activity>,
     workflows: BTreeMap<u64, WorkflowRecord>,
     /// What was done to tasks of workflows and is not followed up yet.
     touched: Touched,
@@ -204,10 +206,19 @@ impl Store for MemoryStore {
         let mut counts = BTreeMap::<_, u64>::new();
         for Record { task, .. } in self.open()?.tasks.values() {
             let spec = &task.spec;
-            let sort = (spec.namespace.clone(), spec.queue.clone(), spec.kind.clone(), task.status.state);
+            let is_step = spec.workflow.is_some();
+            let sort =
+                (spec.namespace.clone(), spec.queue.clone(), spec.kind.clone(), is_step, task.status.state);
             *counts.entry(sort).or_default() += 1;
         }
-        let count = |((namespace, queue, kind, state), tasks)| Count { namespace, queue, kind, state, tasks };
+        let count = |((namespace, queue, kind, is_step, state), tasks)| Count {
+            namespace,
+            queue,
+            kind,
+            is_step,
+            state,
+            tasks,
+        };
         Ok(counts.into_iter().map(count).collect())
     }
 
@@ -356,6 +367,18 @@ impl Store for MemoryStore {
     async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
         let rows = self.open()?;
         Ok(tasks.into_iter().map(|task| rows.record(task)?.result.clone()).collect())
+    }
+
+    async fn workflow_counts(&self) -> Result<Vec<WorkflowCount>> {
+        Ok(self.open()?.workflow_counts())
+    }
+
+    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
+        Ok(self.open()?.ready_workflows(limit))
+    }
+
+    async fn activity(&self, since: Timestamp) -> Result<Activity> {
+        Ok(self.open()?.activity(since))
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

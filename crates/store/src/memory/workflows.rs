@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use windlass_core::{
-    Before, By, Cascade, Definition, Ended, Json, Name, NewWorkflow, OnConflict, Rejected, Retention, Source,
-    Steering, Task, TaskId, Timestamp, Token, Wanted, Workflow, WorkflowId, conclude, limits, nest,
+    Activity, Before, By, Cascade, Definition, Ended, Json, Name, NewWorkflow, OnConflict, Rejected,
+    Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted, Workflow, WorkflowId, WorkflowState,
+    conclude, limits, nest,
 };
 
 use super::Rows;
 use crate::request::{Look, Reconciled};
 use crate::workflow::{
-    Defined, DefinitionLine, Started, StoredDefinition, WorkflowRecord, check_definition, next_version,
+    Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount, WorkflowRecord,
+    check_definition, next_version,
 };
 
 impl Rows {
@@ -147,6 +149,7 @@ impl Rows {
         }
         let admission = new.admit(&blueprint, version, nesting, now);
         let started = Started { id: admission.workflow.id, state: admission.workflow.state, created: true };
+        self.note_activity(&admission.activity, now);
         for (task, result, entry) in admission.steps {
             self.insert(task, Json::default(), result, entry);
         }
@@ -255,6 +258,7 @@ impl Rows {
             }
         }
         let cascaded = cascade.done();
+        self.note_activity(&cascaded.activity, now);
         for (_, change) in cascaded.tasks {
             self.write_change(change, false);
         }
@@ -280,6 +284,45 @@ impl Rows {
         }
     }
 
+    fn note_activity(&mut self, activity: &Activity, now: Timestamp) {
+        self.activity.entry(Activity::minute(now)).or_default().add(activity);
+    }
+
+    pub(super) fn workflow_counts(&self) -> Vec<WorkflowCount> {
+        let mut counts = BTreeMap::<_, u64>::new();
+        for WorkflowRecord { workflow, .. } in self.workflows.values() {
+            let sort = (workflow.namespace.clone(), workflow.name.clone(), workflow.state);
+            *counts.entry(sort).or_default() += 1;
+        }
+        let count =
+            |((namespace, name, state), workflows)| WorkflowCount { namespace, name, state, workflows };
+        counts.into_iter().map(count).collect()
+    }
+
+    pub(super) fn ready_workflows(&self, limit: usize) -> Vec<ReadyWorkflow> {
+        let mut ready = Vec::new();
+        let in_process = |record: &&WorkflowRecord| record.workflow.state == WorkflowState::StepsInProcess;
+        for (seq, WorkflowRecord { workflow, .. }) in
+            self.workflows.iter().filter(|(_, record)| in_process(record))
+        {
+            let claimable = self.in_range(workflow.id.tasks()).filter(|task| task.is_claimable()).count();
+            if claimable > 0 {
+                ready.push((std::cmp::Reverse(workflow.rank()), *seq, workflow, claimable));
+            }
+        }
+        ready.sort_unstable_by_key(|(rank, seq, ..)| (*rank, *seq));
+        let ready = ready.into_iter().take(limit);
+        ready
+            .map(|(.., workflow, ready)| ReadyWorkflow { workflow: workflow.clone(), ready: ready as u64 })
+            .collect()
+    }
+
+    pub(super) fn activity(&self, since: Timestamp) -> Activity {
+        let mut sum = Activity::default();
+        self.activity.range(Activity::minute(since)..).for_each(|(_, activity)| sum.add(activity));
+        sum
+    }
+
     /// Looks at the first workflow after `after` that is not over.
     pub(super) fn reconcile_workflow(&mut self, after: Option<WorkflowId>, now: Timestamp) -> Reconciled {
         let open = self.workflows.values().filter(|record| !record.workflow.state.is_final());
@@ -300,6 +343,7 @@ impl Rows {
 
     /// Deletes workflows that are older than `retention` allows, with all that belongs to them.
     pub(super) fn prune_workflows(&mut self, retention: &Retention, limit: usize, now: Timestamp) -> usize {
+        self.activity.retain(|minute, _| *minute >= now.minus(limits::ACTIVITY));
         let cutoffs: Vec<_> = retention.workflow_cutoffs(now).collect();
         let is_old = |workflow: &Workflow| {
             let finished = workflow.finished_at;

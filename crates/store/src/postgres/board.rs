@@ -13,10 +13,10 @@ use windlass_core::{
 use super::floor::Opened;
 use super::row::{moment, signed, uuid};
 use super::tx::{Args, Tx, args};
-use super::workflow_row::Locked;
+use super::workflow_row::{self, Locked};
 use crate::request::Rings;
 use crate::text::{lines_to_json, progress_to_json, to_json};
-use crate::workflow::Touched;
+use crate::workflow::{Tally, Touched};
 
 /// A task, and where its row is.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ fn plain_history(task: &Task, past: &Past) -> Vec<Entry> {
 }
 
 /// What tasks are counted by.
-type Sort = (Name, Name, Name, &'static str);
+type Sort = (Name, Name, Name, bool, &'static str);
 
 /// A lane: whose, and its key.
 pub(super) type LaneKey = (String, String);
@@ -168,6 +168,8 @@ pub(super) struct Board {
     cleared: Vec<RangeInclusive<TaskId>>,
     /// Tasks that go without having been loaded.
     gone: Vec<i64>,
+    /// What is counted about workflows.
+    pub(super) tally: Tally,
     pub(super) rings: Rings,
     /// What has become claimable.
     pub(super) opened: Vec<Opened>,
@@ -176,6 +178,10 @@ pub(super) struct Board {
 /// The key of the lane that a task is in.
 pub(super) fn lane_of(spec: &Spec) -> Option<LaneKey> {
     spec.lane_key().map(|(namespace, key)| (namespace.to_string(), key.to_owned()))
+}
+
+fn sort_of(spec: &Spec) -> (Name, Name, Name, bool) {
+    (spec.namespace.clone(), spec.queue.clone(), spec.kind.clone(), spec.workflow.is_some())
 }
 
 impl Board {
@@ -206,12 +212,17 @@ impl Board {
     }
 
     pub(super) fn count(&mut self, spec: &Spec, state: State, by: i64) {
-        self.count_sort((spec.namespace.clone(), spec.queue.clone(), spec.kind.clone()), state, by);
+        self.count_sort(sort_of(spec), state, by);
     }
 
-    /// The same, by namespace, queue and kind.
-    pub(super) fn count_sort(&mut self, (namespace, queue, kind): (Name, Name, Name), state: State, by: i64) {
-        *self.counts.entry((namespace, queue, kind, state.word())).or_default() += by;
+    /// The same, by namespace, queue, kind, and whether they are steps.
+    pub(super) fn count_sort(
+        &mut self,
+        (namespace, queue, kind, is_step): (Name, Name, Name, bool),
+        state: State,
+        by: i64,
+    ) {
+        *self.counts.entry((namespace, queue, kind, is_step, state.word())).or_default() += by;
     }
 
     /// Takes note of all that the core decided about one task, because its holder said so or somebody else.
@@ -246,7 +257,7 @@ impl Board {
         if moves {
             self.lanes.extend(lane_of(spec));
         }
-        let (sort, state) = ((spec.namespace.clone(), spec.queue.clone(), spec.kind.clone()), status.state);
+        let (sort, state) = (sort_of(spec), status.state);
         self.count_sort(sort.clone(), before.state, -1);
         self.count_sort(sort, state, 1);
     }
@@ -371,6 +382,7 @@ impl Board {
         for workflow in self.workflows.values_mut() {
             sent.statements += workflow.send(tx).await;
         }
+        sent.statements += workflow_row::send_tally(tx, std::mem::take(&mut self.tally)).await;
         sent
     }
 }
@@ -397,7 +409,8 @@ pub(super) async fn send_counts(tx: &mut Tx, counts: &BTreeMap<Sort, i64>) -> bo
         column(|sort| &sort.0) => TEXT_ARRAY,
         column(|sort| &sort.1) => TEXT_ARRAY,
         column(|sort| &sort.2) => TEXT_ARRAY,
-        column(|sort| sort.3) => TEXT_ARRAY,
+        changed.iter().map(|(sort, _)| sort.3).collect::<Vec<bool>>() => BOOL_ARRAY,
+        column(|sort| sort.4) => TEXT_ARRAY,
         changed.iter().map(|(_, by)| *by).collect::<Vec<i64>>() => INT8_ARRAY,
     ];
     tx.send(|sql| &sql.count, values).await;

@@ -35,9 +35,9 @@ use deadpool_postgres::Pool;
 use tokio::sync::{RwLock, watch};
 use uuid::Uuid;
 use windlass_core::{
-    By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker,
-    NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow,
-    WorkflowId,
+    Activity, By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask,
+    NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId,
+    Workflow, WorkflowId,
 };
 
 use crate::clock::Clock;
@@ -48,8 +48,8 @@ use crate::request::{
 };
 use crate::store::Store;
 use crate::workflow::{
-    Blueprints, Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing,
-    WorkflowRecord,
+    Blueprints, Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount,
+    WorkflowFilter, WorkflowListing, WorkflowRecord,
 };
 
 pub use connect::{Schema, without_password};
@@ -427,6 +427,18 @@ impl Store for PostgresStore {
 
     async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
         self.run(async move |inner| inner.results(tasks).await).await
+    }
+
+    async fn workflow_counts(&self) -> Result<Vec<WorkflowCount>> {
+        self.run(async |inner| inner.workflow_counts().await).await
+    }
+
+    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
+        self.run(async move |inner| inner.ready_workflows(limit).await).await
+    }
+
+    async fn activity(&self, since: Timestamp) -> Result<Activity> {
+        self.run(async move |inner| inner.activity(since).await).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

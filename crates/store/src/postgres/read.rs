@@ -185,7 +185,8 @@ impl Inner {
     pub(super) async fn counts(self: &Arc<Self>) -> Result<Vec<Count>> {
         let count = |row: &_| {
             let (namespace, queue, kind) = (row::name(row, 0)?, row::name(row, 1)?, row::name(row, 2)?);
-            Ok(Count { namespace, queue, kind, state: row::parse(row, 3)?, tasks: row::unsigned(row, 4)? })
+            let (is_step, state) = (row::get(row, 3)?, row::parse(row, 4)?);
+            Ok(Count { namespace, queue, kind, is_step, state, tasks: row::unsigned(row, 5)? })
         };
         let mut counts = all(&self.ask(|sql| &sql.counts, Vec::new).await?, count)?;
         counts.sort_unstable();
@@ -296,7 +297,7 @@ impl Inner {
             let mut seqs: Vec<i64> = Vec::with_capacity(old.rows.len());
             for row in &old.rows {
                 seqs.push(row::get(row, 0)?);
-                let sort = (row::name(row, 1)?, row::name(row, 2)?, row::name(row, 3)?);
+                let sort = (row::name(row, 1)?, row::name(row, 2)?, row::name(row, 3)?, false);
                 board.count_sort(sort, row::parse(row, 4)?, -1);
             }
             let pruned = seqs.len();

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Blueprint, Cascade, Json, Name, Place, Task, TaskId, Workflow, WorkflowId, limits};
+use windlass_core::{
+    Activity, Blueprint, Cascade, Json, Name, Place, Task, TaskId, Timestamp, Workflow, WorkflowId, limits,
+};
 
 use super::Inner;
 use super::failure::Failure;
@@ -14,7 +16,10 @@ use super::workflow_row::{self, Stored, wide};
 use super::workflows::range_args;
 use crate::error::Result;
 use crate::request::{Cursor, Filter, Listing, Page};
-use crate::workflow::{DefinitionLine, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord};
+use crate::workflow::{
+    DefinitionLine, ReadyWorkflow, StoredDefinition, WorkflowCount, WorkflowFilter, WorkflowListing,
+    WorkflowRecord,
+};
 
 impl Inner {
     /// A definition by its number, from what was read before or from its content.
@@ -62,6 +67,41 @@ impl Inner {
             None => self.ask(|sql| &sql.definitions, || args![namespace.to_string() => TEXT]).await?,
         };
         all(&answer, workflow_row::definition_line)
+    }
+
+    pub(super) async fn workflow_counts(self: &Arc<Self>) -> Result<Vec<WorkflowCount>> {
+        let answer = self.ask(|sql| &sql.workflow_counts, || args![]).await?;
+        let mut counts = all(&answer, |row| {
+            Ok(WorkflowCount {
+                namespace: row::name(row, 0)?,
+                name: row::name(row, 1)?,
+                state: row::parse(row, 2)?,
+                workflows: row::unsigned(row, 3)?,
+            })
+        })?;
+        counts.sort();
+        Ok(counts)
+    }
+
+    pub(super) async fn ready_workflows(self: &Arc<Self>, limit: usize) -> Result<Vec<ReadyWorkflow>> {
+        let answer = self.ask(|sql| &sql.ready_workflows, || args![signed(limit) => INT8]).await?;
+        all(&answer, |row| {
+            let workflow = workflow_row::stored(row)?.workflow;
+            Ok(ReadyWorkflow { workflow, ready: row::unsigned(row, workflow_row::AFTER_WORKFLOW)? })
+        })
+    }
+
+    pub(super) async fn activity(self: &Arc<Self>, since: Timestamp) -> Result<Activity> {
+        let minute = row::moment(Activity::minute(since));
+        let answer = self.ask(|sql| &sql.activity, || args![minute => TIMESTAMPTZ]).await?;
+        let sum = first(&answer, |row| {
+            let mut sums = [0; 7];
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum = row::unsigned(row, column)?;
+            }
+            Ok(Activity::from(sums))
+        })?;
+        Ok(sum.unwrap_or_default())
     }
 
     pub(super) async fn workflow(self: &Arc<Self>, id: WorkflowId) -> Result<Option<WorkflowRecord>> {

@@ -6,10 +6,10 @@ use windlass_core::{Counts, TaskId, Workflow, WorkflowEntry, WorkflowId, Workflo
 
 use super::board::small;
 use super::row::{
-    Foreign, foreign, get, id, moment, name, optional_time, parse, time, timestamp, unsigned, uuid,
+    Foreign, foreign, get, id, moment, name, optional_time, parse, signed, time, timestamp, unsigned, uuid,
 };
 use super::tx::{Args, Tx, args};
-use crate::workflow::DefinitionLine;
+use crate::workflow::{DefinitionLine, Tally};
 
 type Read<T> = Result<T, Foreign>;
 
@@ -59,6 +59,31 @@ impl Locked {
     }
 }
 
+/// Sends what was counted about workflows. Says how many statements that were.
+pub(super) async fn send_tally(tx: &mut Tx, tally: Tally) -> usize {
+    let mut sent = 0;
+    let states: Vec<_> = tally.states.into_iter().filter(|(_, by)| *by != 0).collect();
+    if !states.is_empty() {
+        let values = args![
+            states.iter().map(|((namespace, ..), _)| namespace.to_string()).collect::<Vec<_>>() => TEXT_ARRAY,
+            states.iter().map(|((_, name, _), _)| name.to_string()).collect::<Vec<_>>() => TEXT_ARRAY,
+            states.iter().map(|((.., state), _)| state.word()).collect::<Vec<_>>() => TEXT_ARRAY,
+            states.iter().map(|(_, by)| *by).collect::<Vec<i64>>() => INT8_ARRAY,
+        ];
+        tx.send(|sql| &sql.count_workflows, values).await;
+        sent += 1;
+    }
+    for (minute, one) in tally.activity {
+        let mut values = args![moment(minute) => TIMESTAMPTZ];
+        for number in <[u64; 7]>::from(one) {
+            values.extend(args![signed(number) => INT8]);
+        }
+        tx.send(|sql| &sql.add_activity, values).await;
+        sent += 1;
+    }
+    sent
+}
+
 pub(super) fn wide(id: WorkflowId) -> Uuid {
     Uuid::from_bytes(*id.as_bytes())
 }
@@ -66,6 +91,9 @@ pub(super) fn wide(id: WorkflowId) -> Uuid {
 pub(super) fn workflow_id(row: &Row, column: usize) -> Read<WorkflowId> {
     Ok(WorkflowId::from_bytes(*id(row, column)?.as_bytes()))
 }
+
+/// The column after those of a workflow.
+pub(super) const AFTER_WORKFLOW: usize = 28;
 
 /// A row of `workflows`.
 pub(super) fn stored(row: &Row) -> Read<Stored> {
@@ -98,6 +126,7 @@ pub(super) fn stored(row: &Row) -> Read<Stored> {
         updated_at: time(row, 24)?,
         finished_at: optional_time(row, 25)?,
         entries: u32::try_from(get::<i32>(row, 26)?).map_err(|error| foreign(row, 26, error))?,
+        retries: unsigned(row, 27)?,
     };
     Ok(Stored { seq: get(row, 0)?, definition: get(row, 5)?, workflow })
 }
@@ -122,6 +151,8 @@ fn changing_args(workflow: &Workflow) -> Args {
         moment(workflow.updated_at) => TIMESTAMPTZ,
         workflow.finished_at.map(moment) => TIMESTAMPTZ,
         small(workflow.entries) => INT4,
+        i64::from(workflow.retries) => INT8,
+        workflow.rank() => INT8,
     ]
 }
 

@@ -254,7 +254,9 @@ impl Tx {
         definition: i64,
         now: Timestamp,
     ) -> Result<Started, Failure> {
-        let Admission { workflow, entries, input, steps, ended } = admission;
+        let Admission { workflow, entries, input, steps, ended, activity } = admission;
+        board.tally.count(&workflow, 1);
+        board.tally.note(&activity, now);
         let values = workflow_row::insert_args(&workflow, definition, input.as_str());
         let answer = self.ask(|sql| &sql.insert_workflow, values).await?;
         // Somebody else was first: look again.
@@ -403,12 +405,15 @@ impl Tx {
         done: Cascaded,
         now: Timestamp,
     ) -> Result<(), Failure> {
+        board.tally.note(&done.activity, now);
         for (_, change) in done.tasks {
             board.change(change, false);
         }
         if let (Some(change), Some(locked)) = (done.workflow, board.workflows.get_mut(&id)) {
             let before = locked.stored.workflow.state;
             board.rings.settled += u64::from(change.after.state.is_settled() && !before.is_settled());
+            board.tally.count(&locked.stored.workflow, -1);
+            board.tally.count(&change.after, 1);
             locked.change(change.after, change.entries);
         }
         for step in done.abandoned {
@@ -437,12 +442,16 @@ impl Tx {
         let (states, before): (Vec<_>, Vec<_>) =
             retention.workflow_cutoffs(now).map(|(state, before)| (state.word(), moment(before))).unzip();
         let values = args![states => TEXT_ARRAY, before => TIMESTAMPTZ_ARRAY, row::signed(limit) => INT8];
+        let forgotten = moment(now.minus(limits::ACTIVITY));
+        self.send(|sql| &sql.forget_activity, args![forgotten => TIMESTAMPTZ]).await;
         let old = self.ask(|sql| &sql.old_workflows, values).await?.rows;
         for row in &old {
+            let sort = (row::name(row, 4)?, row::name(row, 5)?, row::parse(row, 6)?);
+            *board.tally.states.entry(sort).or_default() -= 1;
             let (seq, definition): (i64, i64) = (row::get(row, 0)?, row::get(row, 2)?);
             let range = workflow_row::workflow_id(row, 1)?.tasks();
             for row in self.ask(|sql| &sql.count_steps, range_args(&range)).await?.rows {
-                let sort = (row::name(&row, 0)?, row::name(&row, 1)?, row::name(&row, 2)?);
+                let sort = (row::name(&row, 0)?, row::name(&row, 1)?, row::name(&row, 2)?, true);
                 board.count_sort(sort, row::parse(&row, 3)?, -row::get::<i64>(&row, 4)?);
             }
             let gone = self.ask(|sql| &sql.delete_steps, range_args(&range)).await?.rows;

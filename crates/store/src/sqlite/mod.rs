@@ -27,8 +27,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker,
-    NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Worker, WorkerId, Workflow, WorkflowId,
+    Activity, By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask,
+    NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId,
+    Workflow, WorkflowId,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -39,8 +40,8 @@ use crate::request::{
 };
 use crate::store::Store;
 use crate::workflow::{
-    Blueprints, Defined, DefinitionLine, Started, StoredDefinition, WorkflowFilter, WorkflowListing,
-    WorkflowRecord,
+    Blueprints, Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount,
+    WorkflowFilter, WorkflowListing, WorkflowRecord,
 };
 
 pub use migrate::migrations;
@@ -372,6 +373,18 @@ impl Store for SqliteStore {
 
     async fn results(&self, tasks: Vec<TaskId>) -> Result<Vec<Option<Json>>> {
         self.readers.run(move |snapshot| snapshot.results(&tasks)).await
+    }
+
+    async fn workflow_counts(&self) -> Result<Vec<WorkflowCount>> {
+        self.readers.run(|snapshot| snapshot.workflow_counts()).await
+    }
+
+    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
+        self.readers.run(move |snapshot| snapshot.ready_workflows(limit)).await
+    }
+
+    async fn activity(&self, since: Timestamp) -> Result<Activity> {
+        self.readers.run(move |snapshot| snapshot.activity(since)).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -211,8 +211,9 @@ impl Snapshot<'_> {
                 namespace: row::name(row, 0)?,
                 queue: row::name(row, 1)?,
                 kind: row::name(row, 2)?,
-                state: row::state(row, 3)?,
-                tasks: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
+                is_step: row.get(3)?,
+                state: row::state(row, 4)?,
+                tasks: row::unsigned(row, 5)?,
             })
         })?;
         counts.sort();

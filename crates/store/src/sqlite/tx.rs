@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params, params_from_iter};
 use windlass_core::{
     Entry, Json, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp,
     WorkerId, limits,
@@ -13,7 +13,7 @@ use super::failure::{failure, is_unreadable};
 use super::row::{self, Width};
 use crate::error::Result;
 use crate::request::Rings;
-use crate::workflow::{Blueprints, Touched};
+use crate::workflow::{Blueprints, Tally, Touched};
 
 /// Where a test may look, or fail, around every write: the statement's name, and whether it is about to run.
 pub(super) type Probe = std::sync::Arc<dyn Fn(&'static str, bool) + Send + Sync>;
@@ -54,7 +54,7 @@ statements! {
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_notes put_worker heartbeat delete_worker forget_workers put_leader pause_queue resume_queue put_entity delete_entity
         put_schedule delete_schedule set_waits delete_steps put_workflow insert_input insert_workflow_history delete_workflow
-        insert_definition delete_definition;
+        insert_definition delete_definition count_workflows add_activity forget_activity;
 }
 
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
@@ -65,6 +65,8 @@ pub(super) struct Ledger {
     counts: Vec<(Sort, i64)>,
     /// The last number given to a task, once it was read.
     sequence: Option<i64>,
+    /// What is counted about workflows.
+    pub(super) tally: Tally,
     /// What is news for [`watch`](crate::Store::watch).
     pub(super) rings: Rings,
 }
@@ -75,6 +77,7 @@ pub(super) struct Sort {
     pub(super) namespace: Name,
     pub(super) queue: Name,
     pub(super) kind: Name,
+    pub(super) is_step: bool,
     pub(super) state: State,
 }
 
@@ -193,15 +196,19 @@ impl<'c> Tx<'_, 'c> {
     }
 
     fn count(&mut self, spec: &Spec, state: State, by: i64) {
-        let Spec { namespace, queue, kind, .. } = spec;
+        let Spec { namespace, queue, kind, workflow, .. } = spec;
+        let is_step = workflow.is_some();
         let same = |(sort, _): &&mut (Sort, i64)| {
-            sort.state == state && sort.kind == *kind && sort.queue == *queue && sort.namespace == *namespace
+            (sort.state, sort.is_step) == (state, is_step)
+                && sort.kind == *kind
+                && sort.queue == *queue
+                && sort.namespace == *namespace
         };
         match self.ledger.counts.iter_mut().find(same) {
             Some((_, count)) => *count += by,
             None => {
                 let (namespace, queue, kind) = (namespace.clone(), queue.clone(), kind.clone());
-                self.ledger.counts.push((Sort { namespace, queue, kind, state }, by));
+                self.ledger.counts.push((Sort { namespace, queue, kind, is_step, state }, by));
             }
         }
     }
@@ -305,7 +312,7 @@ impl<'c> Tx<'_, 'c> {
             let values = params![state.word(), before.as_micros(), most];
             let rows = self.sql.expired.query_map(values, |row| {
                 let (namespace, queue, kind) = (row::name(row, 2)?, row::name(row, 3)?, row::name(row, 4)?);
-                Ok((row.get(0)?, row.get(1)?, Sort { namespace, queue, kind, state }))
+                Ok((row.get(0)?, row.get(1)?, Sort { namespace, queue, kind, is_step: false, state }))
             });
             for row in rows.map_err(failure)? {
                 old.push(row.map_err(failure)?);
@@ -328,13 +335,23 @@ impl<'c> Tx<'_, 'c> {
         for (sort, by) in std::mem::take(&mut self.ledger.counts) {
             *counts.entry(sort).or_default() += by;
         }
-        for (Sort { namespace, queue, kind, state }, by) in counts {
-            let values = params![&*namespace, &*queue, &*kind, state.word(), by.abs()];
+        for (Sort { namespace, queue, kind, is_step, state }, by) in counts {
+            let values = params![&*namespace, &*queue, &*kind, is_step, state.word(), by.abs()];
             match by {
                 1.. => self.write(|sql| &mut sql.add_count, values)?,
                 0 => 0,
                 _ => self.write(|sql| &mut sql.sub_count, values)?,
             };
+        }
+        let Tally { states, activity } = std::mem::take(&mut self.ledger.tally);
+        for ((namespace, name, state), by) in states.into_iter().filter(|(_, by)| *by != 0) {
+            self.write(|sql| &mut sql.count_workflows, params![&*namespace, &*name, state.word(), by])?;
+        }
+        for (minute, one) in activity {
+            let numbers = <[u64; 7]>::from(one).map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+            let values = std::iter::once(minute.as_micros()).chain(numbers);
+            let values = params_from_iter(values);
+            self.write(|sql| &mut sql.add_activity, values)?;
         }
         if let Some(last) = self.ledger.sequence.take() {
             self.write(|sql| &mut sql.set_sequence, [last])?;

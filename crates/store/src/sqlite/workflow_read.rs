@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use rusqlite::{Row, ToSql};
-use windlass_core::{Blueprint, Cascade, Json, Name, Place, Task, TaskId, Timestamp, Workflow, WorkflowId};
+use windlass_core::{
+    Activity, Blueprint, Cascade, Json, Name, Place, Task, TaskId, Timestamp, Workflow, WorkflowId,
+};
 
 use super::read::Snapshot;
 use super::row;
 use super::workflow_row::{self, Stored};
 use crate::request::{Cursor, Filter, Listing, Page};
 use crate::workflow::{
-    Blueprints, DefinitionLine, StoredDefinition, WorkflowFilter, WorkflowListing, WorkflowRecord,
+    Blueprints, DefinitionLine, ReadyWorkflow, StoredDefinition, WorkflowCount, WorkflowFilter,
+    WorkflowListing, WorkflowRecord,
 };
 
 impl Snapshot<'_> {
@@ -73,6 +76,50 @@ impl Snapshot<'_> {
             }
             None => self.all(include_str!("sql/definitions.sql"), [&**namespace], decode),
         }
+    }
+
+    pub(super) fn workflow_counts(&self) -> rusqlite::Result<Vec<WorkflowCount>> {
+        let mut counts = self.all(include_str!("sql/workflow_counts.sql"), [], |row| {
+            Ok(WorkflowCount {
+                namespace: row::name(row, 0)?,
+                name: row::name(row, 1)?,
+                state: row::parse(row, 2)?,
+                workflows: row::unsigned(row, 3)?,
+            })
+        })?;
+        counts.sort();
+        Ok(counts)
+    }
+
+    pub(super) fn ready_workflows(&self, limit: usize) -> rusqlite::Result<Vec<ReadyWorkflow>> {
+        let mut statement = self.statement(include_str!("sql/workflows_in_process.sql"))?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while found.len() < limit
+            && let Some(row) = rows.next()?
+        {
+            let workflow = workflow_row::stored(row)?.workflow;
+            let range = workflow.id.tasks();
+            let values = [range.start().as_bytes(), range.end().as_bytes()];
+            let count = |row: &Row<'_>| row::unsigned(row, 0);
+            let ready = self.one(include_str!("sql/ready_steps.sql"), values, count)?.unwrap_or(0);
+            if ready > 0 {
+                found.push(ReadyWorkflow { workflow, ready });
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn activity(&self, since: Timestamp) -> rusqlite::Result<Activity> {
+        let minute = Activity::minute(since).as_micros();
+        let sum = self.one(include_str!("sql/activity.sql"), [minute], |row| {
+            let mut sums = [0; 7];
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum = row::unsigned(row, column)?;
+            }
+            Ok(Activity::from(sums))
+        })?;
+        Ok(sum.unwrap_or_default())
     }
 
     pub(super) fn workflow(

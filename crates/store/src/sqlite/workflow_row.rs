@@ -57,6 +57,7 @@ pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
         updated_at: time(row, 24)?,
         finished_at: optional_time(row, 25)?,
         entries: row.get(26)?,
+        retries: row.get(27)?,
     };
     Ok(Stored { seq: row.get(0)?, definition: row.get(5)?, workflow })
 }
@@ -92,6 +93,8 @@ pub(super) fn put(statement: &mut Statement<'_>, stored: &Stored) -> rusqlite::R
         workflow.updated_at.as_micros(),
         workflow.finished_at.map(Timestamp::as_micros),
         workflow.entries,
+        workflow.retries,
+        workflow.rank(),
     ])
 }
 

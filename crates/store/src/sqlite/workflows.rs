@@ -165,7 +165,9 @@ impl Tx<'_, '_> {
     }
 
     fn admit(&mut self, admission: Admission, definition: i64) -> Result<Started> {
-        let Admission { workflow, entries, input, steps, ended } = admission;
+        let Admission { workflow, entries, input, steps, ended, activity } = admission;
+        self.ledger.tally.count(&workflow, 1);
+        self.ledger.tally.note(&activity, self.now);
         for (task, result, entry) in &steps {
             let seq = self.next_seq()?;
             if !self.insert(seq, task, None, result.as_ref(), entry)? {
@@ -283,6 +285,7 @@ impl Tx<'_, '_> {
     }
 
     fn write_cascaded(&mut self, stored: &Stored, done: Cascaded, seqs: &HashMap<TaskId, i64>) -> Result<()> {
+        self.ledger.tally.note(&done.activity, self.now);
         let mut lanes = BTreeMap::new();
         for (before, change) in &done.tasks {
             let seq = match seqs.get(&change.id) {
@@ -308,6 +311,8 @@ impl Tx<'_, '_> {
         if let Some(change) = done.workflow {
             let is_news = change.after.state.is_settled() && !stored.workflow.state.is_settled();
             self.ledger.rings.settled += u64::from(is_news);
+            self.ledger.tally.count(&stored.workflow, -1);
+            self.ledger.tally.count(&change.after, 1);
             let after = Stored { workflow: change.after, ..*stored };
             self.write_with(|sql| &mut sql.put_workflow, |statement| workflow_row::put(statement, &after))?;
             for entry in &change.entries {
@@ -355,6 +360,7 @@ impl Tx<'_, '_> {
 
     /// Removes workflows that retention does not keep, at most `limit`, with all that belongs to them.
     pub(super) fn prune_workflows(&mut self, retention: &Retention, limit: usize) -> Result<usize> {
+        self.write(|sql| &mut sql.forget_activity, [self.now.minus(limits::ACTIVITY).as_micros()])?;
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut old: Vec<(i64, i64, WorkflowId)> = Vec::new();
         for (state, before) in retention.workflow_cutoffs(self.now) {
@@ -379,11 +385,15 @@ impl Tx<'_, '_> {
         let values = [range.start().as_bytes(), range.end().as_bytes()];
         let decode = |row: &Row<'_>| {
             let (namespace, queue, kind) = (row::name(row, 0)?, row::name(row, 1)?, row::name(row, 2)?);
-            Ok((Sort { namespace, queue, kind, state: row::state(row, 3)? }, -row.get::<_, i64>(4)?))
+            Ok((
+                Sort { namespace, queue, kind, is_step: true, state: row::state(row, 3)? },
+                -row.get::<_, i64>(4)?,
+            ))
         };
         let counts = self.sql.count_steps.query_map(values, decode).map_err(failure)?;
         let counts: Vec<(Sort, i64)> = counts.collect::<rusqlite::Result<_>>().map_err(failure)?;
         self.ledger.count_all(counts);
+        self.ledger.tally.count(&stored.workflow, -1);
         self.write(|sql| &mut sql.delete_steps, values)?;
         self.write(|sql| &mut sql.delete_workflow, [seq])?;
         if Workflow::is_own_version(&stored.workflow.version) {

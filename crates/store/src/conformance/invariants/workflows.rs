@@ -7,7 +7,7 @@ use windlass_core::{
     WorkflowId, WorkflowState,
 };
 
-use crate::{Filter, Page, Record, Store, WorkflowFilter, WorkflowRecord};
+use crate::{Filter, Page, Record, Store, WorkflowCount, WorkflowFilter, WorkflowRecord};
 
 /// All workflows, oldest first.
 pub async fn dump_workflows(store: &dyn Store) -> Vec<WorkflowRecord> {
@@ -54,6 +54,19 @@ pub(super) async fn check(store: &dyn Store, records: &[Record]) {
         }
     }
     assert!(tasks.is_empty(), "steps of no workflow: {:?}", tasks.keys());
+    check_workflow_counts(&workflows, &store.workflow_counts().await.unwrap());
+}
+
+/// I20: counts of workflows equal rows.
+fn check_workflow_counts(records: &[WorkflowRecord], counts: &[WorkflowCount]) {
+    let mut expected: BTreeMap<_, u64> = BTreeMap::new();
+    for WorkflowRecord { workflow, .. } in records {
+        *expected.entry((&workflow.namespace, &workflow.name, workflow.state)).or_default() += 1;
+    }
+    let counted = counts
+        .iter()
+        .map(|WorkflowCount { namespace, name, state, workflows }| ((namespace, name, *state), *workflows));
+    assert!(counted.eq(expected), "I20: {counts:?} are not the counts of workflows, in order");
 }
 
 fn check_row(WorkflowRecord { workflow, blueprint, .. }: &WorkflowRecord) {

@@ -142,6 +142,13 @@ impl<'a> Pair<'a> {
         same_each("the rows", &rows.0, &rows.1);
         same_each("the counts", &tested.counts().await.unwrap(), &model.counts().await.unwrap());
         self.compare_workflows().await;
+        let workflows = (tested.workflow_counts().await.unwrap(), model.workflow_counts().await.unwrap());
+        same_each("the counts of workflows", &workflows.0, &workflows.1);
+        let since = Timestamp::from_micros(0);
+        same("the activity", &tested.activity(since).await, &model.activity(since).await);
+        let ready =
+            (tested.ready_workflows(1_000).await.unwrap(), model.ready_workflows(1_000).await.unwrap());
+        same_each("the ready workflows", &ready.0, &ready.1);
     }
 
     /// Compares everything that can be read. `world` knows all that ever was; `random` chooses what to list.

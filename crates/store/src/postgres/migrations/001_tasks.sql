@@ -52,6 +52,7 @@ CREATE TABLE live (
     rank       bigint      NOT NULL,
     entries    integer     NOT NULL CHECK (entries > 0),
     plain      boolean     NOT NULL,                              -- see history
+    is_step    boolean     NOT NULL DEFAULT false,
     waits      text        COLLATE "C",                           -- what a step waits for: parents, items, workflow or resume
     met        bigint      CHECK (met >= 0),                      -- how many of them are done
     others     bigint      CHECK (others >= 0),                   -- parents that never will be; items in all
@@ -199,10 +200,11 @@ CREATE TABLE counts (
     namespace text     NOT NULL COLLATE "C",
     queue     text     NOT NULL COLLATE "C",
     kind      text     NOT NULL COLLATE "C",
+    is_step   boolean  NOT NULL,
     state     text     NOT NULL COLLATE "C",
     part      smallint NOT NULL,
     tasks     bigint   NOT NULL,
-    PRIMARY KEY (namespace, queue, kind, state, part)
+    PRIMARY KEY (namespace, queue, kind, is_step, state, part)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- How far claims have come, while an old snapshot makes the server keep the entries of what was claimed. Only for speed: what is

@@ -258,19 +258,19 @@ $$;
 CREATE FUNCTION count_more(c counts) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE counts SET tasks = counts.tasks + c.tasks
-    WHERE (namespace, queue, kind, state) = (c.namespace, c.queue, c.kind, c.state) AND part = (
+    WHERE (namespace, queue, kind, is_step, state) = (c.namespace, c.queue, c.kind, c.is_step, c.state) AND part = (
         SELECT part FROM counts
-        WHERE (namespace, queue, kind, state) = (c.namespace, c.queue, c.kind, c.state) AND part >= 64
+        WHERE (namespace, queue, kind, is_step, state) = (c.namespace, c.queue, c.kind, c.is_step, c.state) AND part >= 64
         ORDER BY part LIMIT 1 FOR UPDATE SKIP LOCKED);
     IF NOT FOUND THEN
         -- One that no other connection chooses at the same time, since all begin at their own number.
-        INSERT INTO counts AS old SELECT c.namespace, c.queue, c.kind, c.state, free.part, c.tasks
+        INSERT INTO counts AS old SELECT c.namespace, c.queue, c.kind, c.is_step, c.state, free.part, c.tasks
         FROM (SELECT 64 + (pg_backend_pid() + try * 7919) % 32000 AS part FROM generate_series(0, 10000) try) free
         WHERE NOT EXISTS (
-            SELECT FROM counts WHERE (namespace, queue, kind, state) = (c.namespace, c.queue, c.kind, c.state)
+            SELECT FROM counts WHERE (namespace, queue, kind, is_step, state) = (c.namespace, c.queue, c.kind, c.is_step, c.state)
                 AND counts.part = free.part)
         LIMIT 1
-        ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = old.tasks + excluded.tasks;
+        ON CONFLICT (namespace, queue, kind, is_step, state, part) DO UPDATE SET tasks = old.tasks + excluded.tasks;
     END IF;
 END $$;
 
@@ -387,7 +387,7 @@ BEGIN
     SELECT bool_or(state = 'pending' AND lane IS NULL), bool_or(state <> 'pending'),
         bool_or(state = 'pending' AND lane IS NOT NULL)
     INTO claimable, timed, parked FROM new;
-    PERFORM count_more(ROW (l.namespace, l.queue, l.kind, l.state, 0, count(*))::counts)
+    PERFORM count_more(ROW (l.namespace, l.queue, l.kind, false, l.state, 0, count(*))::counts)
     FROM live l WHERE l.seq = ANY (seqs) GROUP BY l.namespace, l.queue, l.kind, l.state;
     -- The slots that are free, in submit order; as sql/fill.sql does.
     WHILE parked LOOP

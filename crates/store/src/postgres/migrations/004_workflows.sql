@@ -49,6 +49,8 @@ CREATE TABLE workflows (
     updated_at  timestamptz NOT NULL,
     finished_at timestamptz,
     entries     integer     NOT NULL CHECK (entries > 0),
+    retries     bigint      NOT NULL CHECK (retries >= 0),
+    rank        bigint      NOT NULL,                   -- its place among workflows
     CHECK ((finished_at IS NOT NULL) = (state IN ('complete', 'error', 'cancelled', 'resolved_manually'))),
     CHECK ((owner IS NULL) = (owned_until IS NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
@@ -58,6 +60,8 @@ CREATE UNIQUE INDEX workflows_key ON workflows (namespace, name, key) WHERE key 
 CREATE INDEX workflows_parent ON workflows (parent, seq) WHERE parent IS NOT NULL;
 -- What is not over.
 CREATE INDEX workflows_open ON workflows (id) WHERE finished_at IS NULL;
+-- Those with steps that can be claimed, or are held, best first.
+CREATE INDEX workflows_in_process ON workflows (rank DESC, seq) WHERE state = 'steps_in_process';
 -- What retention reads.
 CREATE INDEX workflows_finished ON workflows (state, finished_at, seq) WHERE finished_at IS NOT NULL;
 
@@ -88,3 +92,32 @@ BEGIN
 END $$;
 CREATE TRIGGER workflow_history_is_append_only BEFORE UPDATE OR DELETE ON workflow_history
     FOR EACH ROW EXECUTE FUNCTION workflow_history_is_append_only();
+
+-- The last id that a task of a workflow may have: tasks are numbered by the last 34 bits.
+CREATE FUNCTION last_task(workflow uuid) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT (left(workflow::text, 27) || to_hex(('x' || substr(workflow::text, 28, 1))::bit(4)::integer | 3) || 'ffffffff')::uuid
+$$;
+
+-- Kept by every change of a workflow's state, so that counting never scans; in parts, as counts is.
+CREATE TABLE workflow_counts (
+    namespace text     NOT NULL COLLATE "C",
+    name      text     NOT NULL COLLATE "C",
+    state     text     NOT NULL COLLATE "C",
+    part      smallint NOT NULL,
+    workflows bigint   NOT NULL,
+    PRIMARY KEY (namespace, name, state, part)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- What happened to workflows in each minute, in parts. Durations are sums of microseconds.
+CREATE TABLE activity (
+    minute       timestamptz NOT NULL,
+    part         smallint    NOT NULL,
+    started      bigint      NOT NULL,
+    completed    bigint      NOT NULL,
+    failed       bigint      NOT NULL,
+    lasted       bigint      NOT NULL,
+    steps        bigint      NOT NULL,
+    failed_steps bigint      NOT NULL,
+    steps_lasted bigint      NOT NULL,
+    PRIMARY KEY (minute, part)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

@@ -21,11 +21,11 @@ WITH moment AS MATERIALIZED (
     INSERT INTO windlass.history_rows (task, n, state, at, reason, actor)
     SELECT seq, entries, 'claimed', updated_at, 'claimed', $1 FROM taken WHERE NOT plain
 ), counted AS (
-    INSERT INTO windlass.counts AS c (namespace, queue, kind, state, part, tasks)
-    SELECT $2, t.queue, t.kind, d.state, pg_backend_pid() % {parts}, d.sign * t.tasks
-    FROM (SELECT queue, kind, count(*) AS tasks FROM taken GROUP BY queue, kind) t,
+    INSERT INTO windlass.counts AS c (namespace, queue, kind, is_step, state, part, tasks)
+    SELECT $2, t.queue, t.kind, t.is_step, d.state, pg_backend_pid() % {parts}, d.sign * t.tasks
+    FROM (SELECT queue, kind, is_step, count(*) AS tasks FROM taken GROUP BY queue, kind, is_step) t,
         (VALUES ('claimed', 1), ('pending', -1)) AS d (state, sign)
-    ON CONFLICT (namespace, queue, kind, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
+    ON CONFLICT (namespace, queue, kind, is_step, state, part) DO UPDATE SET tasks = c.tasks + excluded.tasks
 )
 SELECT {spec}, {live}, l.at::text, l.plain, t.actor, l.ready_at, t.payload::text, CASE WHEN l.lease > 1 THEN (
     SELECT n.details::text FROM windlass.notes n

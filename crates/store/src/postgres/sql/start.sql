@@ -18,9 +18,9 @@ WITH new AS MATERIALIZED (
     FROM new ON CONFLICT DO NOTHING RETURNING 1
 ), begun AS (
     INSERT INTO windlass.live (
-        seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, updated_at, slot, rank, entries, plain, waits,
+        seq, namespace, queue, kind, lane, lane_limit, state, attempt, lease, updated_at, slot, rank, entries, plain, is_step, waits,
         met, others)
-    SELECT seq, namespace, queue, kind, lane, lane_limit, state, 0, 0, created_at, false, rank, 1, plain, waits,
+    SELECT seq, namespace, queue, kind, lane, lane_limit, state, 0, 0, created_at, false, rank, 1, plain, true, waits,
         met, others
     FROM new WHERE state <> 'resolved_manually'
 ), over AS (

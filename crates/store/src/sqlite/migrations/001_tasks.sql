@@ -113,9 +113,10 @@ CREATE TABLE counts (
     namespace TEXT    NOT NULL,
     queue     TEXT    NOT NULL,
     kind      TEXT    NOT NULL,
+    is_step   INTEGER NOT NULL CHECK (is_step = 0 OR is_step = 1),
     state     TEXT    NOT NULL,
     tasks     INTEGER NOT NULL CHECK (tasks >= 0),
-    PRIMARY KEY (namespace, queue, kind, state)
+    PRIMARY KEY (namespace, queue, kind, is_step, state)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE workers (

@@ -42,6 +42,8 @@ CREATE TABLE workflows (
     updated_at  INTEGER NOT NULL,
     finished_at INTEGER,
     entries     INTEGER NOT NULL CHECK (entries > 0),
+    retries     INTEGER NOT NULL CHECK (retries >= 0),
+    rank        INTEGER NOT NULL,
     CHECK ((finished_at IS NOT NULL) = (state IN ('complete', 'error', 'cancelled', 'resolved_manually'))),
     CHECK ((owner IS NULL) = (owned_until IS NULL))
 ) STRICT;
@@ -51,6 +53,8 @@ CREATE UNIQUE INDEX workflows_key ON workflows (namespace, name, key) WHERE key 
 CREATE INDEX workflows_parent ON workflows (parent) WHERE parent IS NOT NULL;
 -- What is not over.
 CREATE INDEX workflows_open ON workflows (id) WHERE finished_at IS NULL;
+-- Those with steps that can be claimed, or are held, best first.
+CREATE INDEX workflows_in_process ON workflows (rank DESC, seq) WHERE state = 'steps_in_process';
 -- What retention reads.
 CREATE INDEX workflows_finished ON workflows (state, finished_at) WHERE finished_at IS NOT NULL;
 
@@ -76,3 +80,24 @@ BEGIN SELECT raise(ABORT, 'history is append-only'); END;
 CREATE TRIGGER workflow_history_goes_only_with_its_workflow BEFORE DELETE ON workflow_history
 WHEN EXISTS (SELECT 1 FROM workflows WHERE seq = OLD.workflow)
 BEGIN SELECT raise(ABORT, 'history is deleted only with its workflow'); END;
+
+-- Kept by every change of a workflow's state, so that counting never scans.
+CREATE TABLE workflow_counts (
+    namespace TEXT    NOT NULL,
+    name      TEXT    NOT NULL,
+    state     TEXT    NOT NULL,
+    workflows INTEGER NOT NULL CHECK (workflows >= 0),
+    PRIMARY KEY (namespace, name, state)
+) STRICT, WITHOUT ROWID;
+
+-- What happened to workflows in each minute. Durations are sums.
+CREATE TABLE activity (
+    minute       INTEGER PRIMARY KEY,
+    started      INTEGER NOT NULL,
+    completed    INTEGER NOT NULL,
+    failed       INTEGER NOT NULL,
+    lasted       INTEGER NOT NULL,
+    steps        INTEGER NOT NULL,
+    failed_steps INTEGER NOT NULL,
+    steps_lasted INTEGER NOT NULL
+) STRICT;

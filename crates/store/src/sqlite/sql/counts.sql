@@ -1,1 +1,1 @@
-SELECT namespace, queue, kind, state, tasks FROM counts WHERE tasks > 0
+SELECT namespace, queue, kind, is_step, state, tasks FROM counts WHERE tasks > 0

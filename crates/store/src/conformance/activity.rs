@@ -1,0 +1,126 @@
+//! What is counted about workflows, and which of them have something to claim.
+
+use std::time::Duration;
+
+use serde_json::json;
+use windlass_core::{
+    Activity, Command, Name, NewWorkflow, Retention, State, Steering, WorkflowState, limits,
+};
+
+use super::{Case, ad_hoc, definition, failed_for_good, scenarios, token};
+use crate::WorkflowCount;
+
+scenarios![
+    workflows_are_counted_by_name_and_state,
+    what_happens_is_counted_by_the_minute,
+    what_is_long_ago_is_forgotten,
+    those_with_steps_to_claim_are_ready,
+    ready_workflows_are_in_the_order_of_their_computed_priority,
+];
+
+/// Keeps nothing that is over.
+fn everything() -> Retention {
+    let all = [State::Completed, State::Failed, State::Cancelled];
+    let none = |kept: Retention, state| kept.keep(state, Duration::ZERO).unwrap();
+    all.into_iter().fold(Retention::default(), none)
+}
+
+/// I20.
+async fn workflows_are_counted_by_name_and_state(case: &Case) {
+    let (first, second) = (case.start(1, json!({ "a": {} })).await, case.start(2, json!({ "a": {} })).await);
+    let of = async |state| {
+        let counts = case.store().workflow_counts().await.unwrap();
+        counts.iter().filter(|count| count.state == state).map(|count| count.workflows).sum::<u64>()
+    };
+    assert_eq!(of(WorkflowState::StepsInProcess).await, 2);
+    case.steer(first, Steering::Cancel).await;
+    assert_eq!((of(WorkflowState::StepsInProcess).await, of(WorkflowState::Cancelled).await), (1, 1));
+    let worker = case.worker("w").await;
+    case.complete(&case.claim(&worker, 1).await[0]).await;
+    assert_eq!(of(WorkflowState::Complete).await, 1);
+    let record = case.workflow(second).await;
+    let (namespace, name) = (Name::default(), record.workflow.name);
+    let count =
+        |state| WorkflowCount { namespace: namespace.clone(), name: name.clone(), state, workflows: 1 };
+    let expected = [count(WorkflowState::Complete), count(WorkflowState::Cancelled)];
+    assert_eq!(case.store().workflow_counts().await.unwrap(), expected, "in order, and none of nothing");
+    case.pass(3600);
+    case.store().prune(&everything(), 10).await.unwrap();
+    assert_eq!(case.store().workflow_counts().await.unwrap(), []);
+}
+
+async fn what_happens_is_counted_by_the_minute(case: &Case) {
+    let since = case.now();
+    let worker = case.worker("w").await;
+    case.start(1, json!({ "a": {}, "b": { "needs": ["a"] } })).await;
+    let one = case.claim(&worker, 1).await.remove(0);
+    case.apply(Command::Start { token: token(&one), at: None }).await.unwrap();
+    case.pass(3);
+    case.complete(&one).await;
+    let activity = case.store().activity(since).await.unwrap();
+    let expected = Activity { started: 1, steps: 1, steps_lasted: 3_000_000, ..Activity::default() };
+    assert_eq!(activity, expected, "what has not ended has not lasted");
+    case.pass(7);
+    case.complete(&case.claim(&worker, 1).await[0]).await;
+    let activity = case.store().activity(since).await.unwrap();
+    assert_eq!((activity.completed, activity.lasted, activity.steps), (1, 10_000_000, 2));
+    let other = case.start(2, json!({ "a": {} })).await;
+    case.finish(&case.claim(&worker, 1).await[0], failed_for_good("no")).await.unwrap();
+    case.steer(other, Steering::GiveUp).await;
+    let activity = case.store().activity(since).await.unwrap();
+    assert_eq!((activity.started, activity.failed, activity.failed_steps), (2, 1, 1));
+    let later = case.now().plus(Activity::MINUTE);
+    assert_eq!(case.store().activity(later).await.unwrap(), Activity::default());
+    case.store().prune(&everything(), 10).await.unwrap();
+    assert_eq!(case.store().activity(since).await.unwrap(), activity, "it outlives the workflows");
+}
+
+async fn what_is_long_ago_is_forgotten(case: &Case) {
+    let since = case.now();
+    case.start(1, json!({ "a": {} })).await;
+    case.pass(limits::ACTIVITY.as_secs() + 60);
+    case.store().prune(&Retention::default(), 10).await.unwrap();
+    assert_eq!(case.store().activity(since).await.unwrap(), Activity::default());
+}
+
+async fn those_with_steps_to_claim_are_ready(case: &Case) {
+    let worker = case.worker("w").await;
+    let id = case.start(1, json!({ "a": {}, "b": {}, "c": { "needs": ["a"] } })).await;
+    let ready = async || {
+        let ready = case.store().ready_workflows(10).await.unwrap();
+        ready.into_iter().map(|one| (one.workflow.id, one.ready)).collect::<Vec<_>>()
+    };
+    assert_eq!(ready().await, [(id, 2)]);
+    let held = case.claim(&worker, 1).await;
+    assert_eq!(ready().await, [(id, 1)], "what is claimed is not to be claimed");
+    case.complete(&held[0]).await;
+    assert_eq!(ready().await, [(id, 2)]);
+    case.steer(id, Steering::Pause).await;
+    assert_eq!(ready().await, [], "nothing of a paused one");
+    case.steer(id, Steering::Resume).await;
+    let held = case.claim(&worker, 2).await;
+    assert_eq!(ready().await, [], "workers have all of them");
+    case.fail(&held[0], "once").await;
+    assert_eq!(ready().await, [], "what waits for a retry is not ready");
+    assert_eq!(case.state(held[0].task.id).await, State::WaitingForRetry);
+    assert_eq!(case.workflow(id).await.workflow.retries, 1);
+    assert_eq!(case.store().ready_workflows(0).await.unwrap(), []);
+}
+
+/// C44: priority, then age: ten hours are a point, and so are ten retries.
+async fn ready_workflows_are_in_the_order_of_their_computed_priority(case: &Case) {
+    let start = async |n, priority| {
+        case.begin(NewWorkflow { priority, ..ad_hoc(n, definition(json!({ "a": {} }))) }).await.id
+    };
+    let (old, high) = (start(1, 0).await, start(2, 1).await);
+    case.pass(11 * 3600);
+    let (new, newer) = (start(3, 1).await, start(4, 0).await);
+    let ready = case.store().ready_workflows(10).await.unwrap();
+    let ids: Vec<_> = ready.iter().map(|one| one.workflow.id).collect();
+    assert_eq!(ids, [high, old, new, newer], "eleven hours are more than a point");
+    let now = case.now();
+    let points: Vec<f64> = ready.iter().map(|one| one.workflow.computed_priority(now)).collect();
+    assert!(points.is_sorted_by(|a, b| a >= b), "{points:?}");
+    assert!((points[1] - 1.1).abs() < 1e-6 && (points[2] - 1.0).abs() < 1e-6, "{points:?}");
+    assert_eq!(case.store().ready_workflows(2).await.unwrap(), ready[..2]);
+}

@@ -1,0 +1,1 @@
+DELETE FROM windlass.activity WHERE minute < $1

@@ -1,0 +1,1 @@
+SELECT count(*) FROM tasks WHERE id >= ? AND id <= ? AND is_step = 1 AND state = 'pending' AND (lane IS NULL OR slot = 1)

@@ -1,0 +1,1 @@
+SELECT namespace, name, state, workflows FROM workflow_counts WHERE workflows > 0
