@@ -29,6 +29,18 @@ pub(super) enum Verdict {
     Skip,
 }
 
+impl Join {
+    /// How many of so many parents a step needs.
+    #[must_use]
+    pub fn needed(self, parents: u32) -> u32 {
+        match self {
+            Self::All | Self::AllDone => parents,
+            Self::Any => parents.min(1),
+            Self::AtLeast(n) => n,
+        }
+    }
+}
+
 impl Parents {
     /// What one parent adds.
     #[must_use]
@@ -61,11 +73,7 @@ impl Parents {
 
     /// What becomes of a step with so many parents.
     pub(super) fn verdict(self, join: Join, parents: u32) -> Verdict {
-        let wanted = match join {
-            Join::All | Join::AllDone => parents,
-            Join::Any => parents.min(1),
-            Join::AtLeast(n) => n,
-        };
+        let wanted = join.needed(parents);
         if self.met >= wanted {
             Verdict::Start
         } else if parents.saturating_sub(self.lost) < wanted {

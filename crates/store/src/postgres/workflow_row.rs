@@ -2,7 +2,9 @@
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_core::{Counts, TaskId, Workflow, WorkflowEntry, WorkflowId, WorkflowState};
+use windlass_core::{
+    Blueprint, Counts, Join, Step, TaskId, Workflow, WorkflowEntry, WorkflowId, WorkflowState,
+};
 
 use super::board::small;
 use super::row::{
@@ -174,6 +176,29 @@ pub(super) fn insert_args(workflow: &Workflow, definition: i64, input: &str) -> 
     values.extend(changing_args(workflow));
     values.extend(args![input.to_owned() => TEXT]);
     values
+}
+
+/// What a definition says about its steps, in columns.
+pub(super) fn graph_args(blueprint: &Blueprint) -> Args {
+    let (steps, graph) = (&blueprint.definition().steps, blueprint.graph());
+    let number = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    let (mut places, mut parents) = (vec![0_i32], Vec::new());
+    for step in 0..blueprint.len() {
+        parents.extend(graph.parents(step).iter().map(|parent| number(*parent)));
+        places.push(i32::try_from(parents.len()).unwrap_or(i32::MAX));
+    }
+    let needed = |(at, step): (u32, &Step)| {
+        number(step.join.needed(u32::try_from(graph.parents(at).len()).unwrap_or(u32::MAX)))
+    };
+    args![
+        steps.iter().map(|step| step.name.to_string()).collect::<Vec<_>>() => TEXT_ARRAY,
+        steps.iter().map(|step| step.kind().to_string()).collect::<Vec<_>>() => TEXT_ARRAY,
+        (0..blueprint.len()).map(|step| number(graph.level(step))).collect::<Vec<_>>() => INT4_ARRAY,
+        (0..).zip(steps).map(needed).collect::<Vec<_>>() => INT4_ARRAY,
+        steps.iter().map(|step| step.join == Join::AllDone).collect::<Vec<_>>() => BOOL_ARRAY,
+        places => INT4_ARRAY,
+        parents => INT4_ARRAY,
+    ]
 }
 
 /// What `tell_workflow` is given.

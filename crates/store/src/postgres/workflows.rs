@@ -126,7 +126,7 @@ impl Tx {
         blueprint: &Blueprint,
     ) -> Result<i64, Failure> {
         let now = self.now().await?;
-        let values = args![
+        let mut values = args![
             namespace.to_string() => TEXT,
             blueprint.definition().name.to_string() => TEXT,
             version.to_owned() => TEXT,
@@ -134,6 +134,7 @@ impl Tx {
             i64::from(blueprint.len()) => INT8,
             moment(now) => TIMESTAMPTZ,
         ];
+        values.extend(workflow_row::graph_args(blueprint));
         // Somebody else was first: look again.
         let answer = self.ask(|sql| &sql.insert_definition, values).await?;
         Ok(row::get(answer.rows.first().ok_or(Failure::Moved)?, 0)?)

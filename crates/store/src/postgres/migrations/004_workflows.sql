@@ -6,6 +6,16 @@ CREATE TABLE definitions (
     version    text        NOT NULL COLLATE "C" CHECK (version <> ''),  -- of one workflow alone if it begins with the character 1
     content    json        NOT NULL,
     steps      bigint      NOT NULL CHECK (steps >= 0),
+    -- The same once more, for those who ask in SQL: of each step, in order, its name, its kind, how many steps are on the longest way to
+    -- it, how many of its parents it needs, and whether done (or only over); and the numbers of its parents, which are those of all
+    -- steps one after the other, from one place to before the next.
+    names      text[]      NOT NULL,
+    kinds      text[]      NOT NULL,
+    levels     integer[]   NOT NULL,
+    needed     integer[]   NOT NULL,
+    over       boolean[]   NOT NULL,
+    places     integer[]   NOT NULL,
+    parents    integer[]   NOT NULL,
     created_at timestamptz NOT NULL,
     UNIQUE (namespace, name, version)
 );
