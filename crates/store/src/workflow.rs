@@ -234,12 +234,15 @@ impl Blueprints {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched(BTreeMap<WorkflowId, Noted>);
 
-/// What was done to the tasks of one workflow.
+/// What was done to the tasks of one workflow, in the order in which it was: a list may be made, cleared and made again in one turn.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
-    changed: Vec<(Task, Status)>,
-    created: Vec<Task>,
-    gone: Vec<Task>,
+pub(crate) struct Noted(Vec<Note>);
+
+#[derive(Clone, Debug)]
+enum Note {
+    Changed(Task, Status),
+    Created(Task),
+    Gone(Task),
 }
 
 impl Touched {
@@ -250,22 +253,22 @@ impl Touched {
             self.note_change(task, &change.after);
         }
         if !changes.created.is_empty() {
-            let created = changes.created.iter().map(|(task, ..)| task.clone());
-            self.0.entry(workflow).or_default().created.extend(created);
+            let created = changes.created.iter().map(|(task, ..)| Note::Created(task.clone()));
+            self.0.entry(workflow).or_default().0.extend(created);
         }
     }
 
     /// Takes note of one change.
     pub(crate) fn note_change(&mut self, task: &Task, after: &Status) {
         if let Some(workflow) = task.spec.workflow.filter(|_| Workflow::is_touched(&task.status, after)) {
-            self.0.entry(workflow).or_default().changed.push((task.clone(), after.clone()));
+            self.0.entry(workflow).or_default().0.push(Note::Changed(task.clone(), after.clone()));
         }
     }
 
     /// Takes note of a task that is deleted.
     pub(crate) fn note_gone(&mut self, task: &Task) {
         if let Some(workflow) = task.spec.workflow {
-            self.0.entry(workflow).or_default().gone.push(task.clone());
+            self.0.entry(workflow).or_default().0.push(Note::Gone(task.clone()));
         }
     }
 
@@ -278,8 +281,12 @@ impl Touched {
 impl Noted {
     /// Tells a cascade.
     pub(crate) fn tell(&self, cascade: &mut Cascade) {
-        self.gone.iter().for_each(|task| cascade.note_gone(task));
-        self.created.iter().for_each(|task| cascade.note_new(task));
-        self.changed.iter().for_each(|(before, after)| cascade.note(before, after));
+        for note in &self.0 {
+            match note {
+                Note::Changed(before, after) => cascade.note(before, after),
+                Note::Created(task) => cascade.note_new(task),
+                Note::Gone(task) => cascade.note_gone(task),
+            }
+        }
     }
 }

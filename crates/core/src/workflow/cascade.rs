@@ -146,9 +146,12 @@ impl Cascade {
         self.after.counts.add(&task.status);
     }
 
-    /// A task of the workflow was deleted.
+    /// An item of the workflow was deleted, with all of its list. What was noted about that list must not reach the next.
     pub fn note_gone(&mut self, task: &Task) {
         self.after.counts.take(&task.status);
+        self.rows.remove(&task.id);
+        self.settled.remove(&Place::of(task.id).step);
+        self.unwanted.retain(|range| !range.contains(&task.id));
     }
 
     /// Carries out what is asked of the workflow as a whole.

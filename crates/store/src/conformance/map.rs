@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use windlass_core::{
-    By, Command, Place, Reason, Rejected, State, Steering, TaskId, Waits, WorkerId, WorkflowId,
-    WorkflowState, limits,
+    By, Command, Counts, Place, Reason, Rejected, State, Steering, TaskId, Token, Waits, WorkerId,
+    WorkflowId, WorkflowState, limits,
 };
 
 use super::{
@@ -23,6 +23,7 @@ scenarios![
     results_that_are_too_large_fail_the_step,
     a_step_that_is_settled_leaves_no_items,
     a_retried_step_runs_over_its_list_again,
+    one_turn_may_make_a_list_twice,
     a_pause_reaches_items,
     a_list_made_while_paused_waits,
     an_item_has_no_items,
@@ -263,6 +264,48 @@ async fn a_retried_step_runs_over_its_list_again(case: &Case) {
     assert_eq!(case.workflow(id).await.workflow.counts.total(), 5);
 }
 
+/// A list that is made, stopped and made again in one turn leaves nothing of the first: neither its items nor their stop.
+async fn one_turn_may_make_a_list_twice(case: &Case) {
+    let worker = case.worker("w").await;
+    for (n, is_worked) in [(1, false), (2, true)] {
+        let id = case.start(n, json!({ "a": {}, "b": { "needs": ["a"] } })).await;
+        let a = case.take(id.step(0), &worker).await;
+        let by = By::default;
+        let take = |task: TaskId| Command::Claim { task, worker: worker.clone() };
+        let end = |task: TaskId, lease, outcome| {
+            let token = Token { task, lease, worker: worker.clone() };
+            Command::Finish { token, outcome, started_at: None }
+        };
+        let mut commands = vec![finish(&a, expanded(&["0", "1", "2", "3"], Some(3)))];
+        if is_worked {
+            commands.extend([take(item(id, 0)), end(item(id, 0), 1, completed("0"))]);
+            commands.extend([take(item(id, 1)), end(item(id, 1), 1, failed_for_good("no"))]);
+            commands.push(take(item(id, 2)));
+        }
+        commands.push(Command::Cancel { task: id.step(0), by: by() });
+        commands.push(Command::Retry { task: id.step(0), force: true, by: by() });
+        commands.extend([take(id.step(0)), end(id.step(0), 2, expanded(&["8", "9"], None))]);
+        if is_worked {
+            commands.extend([take(item(id, 1)), end(item(id, 1), 1, completed("9"))]);
+        }
+        for receipt in case.store().apply(commands).await.unwrap() {
+            receipt.unwrap();
+        }
+        let settled = u32::from(is_worked);
+        assert_eq!(case.record(id.step(0)).await.task.status.waits, Waits::Items { settled, of: 2 });
+        let counts = case.workflow(id).await.workflow.counts;
+        let (waiting, active, done) = (2, 2 - settled, settled);
+        assert_eq!(counts, Counts { waiting, active, done, ..Counts::default() });
+        case.crash().await;
+        for claimed in case.claim(&worker, 10).await {
+            case.finish(&claimed, completed(claimed.payload.as_str())).await.unwrap();
+        }
+        assert_eq!(result(case, id).await, "[8,9]");
+        case.work(&worker, completed("1")).await;
+        assert_eq!(case.flow(id).await, WorkflowState::Complete);
+    }
+}
+
 async fn a_pause_reaches_items(case: &Case) {
     let worker = case.worker("w").await;
     let id = mapped(case, &worker, &["0", "1", "2"], Some(2)).await;
@@ -319,7 +362,7 @@ async fn items_may_end_in_the_turn_that_makes_them(case: &Case) {
     let id = case.start(1, json!({ "a": {}, "b": { "needs": ["a"] } })).await;
     let a = case.claim_one(&worker).await;
     let claim = Command::Claim { task: item(id, 0), worker: worker.clone() };
-    let token = windlass_core::Token { task: item(id, 0), lease: 1, worker: worker.clone() };
+    let token = Token { task: item(id, 0), lease: 1, worker: worker.clone() };
     let end = Command::Finish { token, outcome: completed("5"), started_at: None };
     let commands = vec![finish(&a, expanded(&["0"], None)), claim, end];
     let turn = Turn { commands, claim: Some(claim_of(&worker, 9)), term: None };

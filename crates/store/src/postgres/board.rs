@@ -279,6 +279,11 @@ impl Board {
         std::mem::take(&mut self.cleared)
     }
 
+    /// Whether a task is in a list that goes, and has not been looked for yet. One of its successor may have the same id.
+    pub(super) fn is_cleared(&self, id: TaskId) -> bool {
+        self.cleared.iter().any(|range| range.contains(&id))
+    }
+
     /// Takes note of a task that goes with all that belongs to it.
     pub(super) fn clear(&mut self, seq: i64, task: &Task) {
         self.touched.note_gone(task);
@@ -290,6 +295,12 @@ impl Board {
     /// New tasks that are not written yet.
     pub(super) fn unborn(&self) -> impl Iterator<Item = TaskId> {
         self.created.iter().map(|begun| begun.task.id)
+    }
+
+    /// Whether tasks in this range are made or changed, and that is not written yet.
+    pub(super) fn is_unwritten(&self, range: &RangeInclusive<TaskId>) -> bool {
+        let is_changed = |row: &Row| row.is_changed() && range.contains(&row.task.id);
+        self.unborn().any(|id| range.contains(&id)) || self.rows.values().any(is_changed)
     }
 
     /// Takes note of a new task of a workflow.

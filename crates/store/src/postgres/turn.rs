@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use windlass_core::{
-    Before, Changes, Command, Name, Outcome, Rejected, Scope, Task, TaskId, Timestamp, Token, WorkerId,
-    WorkflowId, transition,
+    Before, Changes, Command, Name, Outcome, Place, Rejected, Scope, Task, TaskId, Timestamp, Token,
+    WorkerId, WorkflowId, transition,
 };
 
 use super::Inner;
@@ -548,12 +548,21 @@ fn apply(board: &mut Board, command: &Command, around: &Around, now: Timestamp) 
     Ok(receipt)
 }
 
-/// Whether a command depends on who is given the slots that those before it have freed, or is about a task that they have made. Those who only
-/// leave a lane do not.
+/// Whether a command depends on who is given the slots that those before it have freed, or is about a task that they have made or cleared, or clears
+/// a list that they have made or changed. Those who only leave a lane do not.
 fn board_must_settle(board: &Board, command: &Command, around: &Around, now: Timestamp) -> bool {
+    if board.is_cleared(command.task()) {
+        return true;
+    }
     let Some(row) = board.get(command.task()) else {
         return board.unborn().any(|id| id == command.task());
     };
+    if let Command::Finish { outcome: Outcome::Expanded { .. }, .. } = command
+        && row.task.status.lease > 1
+        && board.is_unwritten(&WorkflowId::of(row.task.id).items(Place::of(row.task.id).step))
+    {
+        return true;
+    }
     let Some(lane) = lane_of(&row.task.spec) else { return false };
     if !board.lanes.contains(&lane) {
         return false;
