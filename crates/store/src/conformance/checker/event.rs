@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use windlass_core::{Command, Lane, Lease, NewTask, Outcome, Reason, State, TaskId, Timestamp};
+use windlass_core::{
+    Command, Lane, Lease, NewTask, NewWorkflow, Outcome, Reason, State, TaskId, Timestamp, WorkflowId,
+};
 
-use crate::{Receipt, Submitted};
+use crate::{Receipt, Started, Submitted};
 
 /// One line of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +67,14 @@ pub enum What {
 pub enum Op {
     /// Tasks, all or none.
     Submit(Vec<Asked>),
+    /// A workflow with all its steps.
+    Start {
+        /// The id it is to have.
+        #[serde(with = "text")]
+        workflow: WorkflowId,
+        /// The claim of the step that it is, if it is one.
+        parent: Option<Parent>,
+    },
     /// The end of an attempt.
     Finish {
         /// The task.
@@ -98,6 +108,13 @@ impl Op {
         Self::Submit(tasks.iter().map(Asked::from).collect())
     }
 
+    /// A start of `workflow`.
+    #[must_use]
+    pub fn start(workflow: &NewWorkflow) -> Self {
+        let parent = workflow.parent.as_ref().map(|token| Parent { task: token.task, lease: token.lease });
+        Self::Start { workflow: workflow.id, parent }
+    }
+
     /// What `command` asks for, if it is one of those that are logged.
     #[must_use]
     pub fn of(command: &Command) -> Option<Self> {
@@ -110,6 +127,16 @@ impl Op {
             _ => None,
         }
     }
+}
+
+/// The claim of a step that is a workflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Parent {
+    /// The step.
+    #[serde(with = "text")]
+    pub task: TaskId,
+    /// The claim.
+    pub lease: Lease,
 }
 
 /// A task as its submitter wanted it, as far as rules look at it.
@@ -217,6 +244,14 @@ pub enum End {
 pub enum Answer {
     /// To a submit: one for each task, in order.
     Submitted(Vec<Accepted>),
+    /// To a start.
+    Started {
+        /// The workflow, or the one that had the key already.
+        #[serde(with = "text")]
+        workflow: WorkflowId,
+        /// Whether it was created now.
+        created: bool,
+    },
     /// To a command.
     Done {
         /// Whether it changed anything.
@@ -242,6 +277,12 @@ impl From<&[Submitted]> for Answer {
     fn from(submitted: &[Submitted]) -> Self {
         let accepted = |one: &Submitted| Accepted { id: one.id, created: one.created };
         Self::Submitted(submitted.iter().map(accepted).collect())
+    }
+}
+
+impl From<&Started> for Answer {
+    fn from(started: &Started) -> Self {
+        Self::Started { workflow: started.id, created: started.created }
     }
 }
 

@@ -124,7 +124,7 @@ fn started_twice(task: TaskId, told: &Told<'_>) -> Option<Violation> {
 
 /// I4, I13: the handler ran for a claim that there was, and was told what the store knows.
 fn misinformed(task: TaskId, handler: &Handler<'_>, record: &Record, claims: &Claims) -> Option<Violation> {
-    let Handler { who, lease, attempt, entity } = *handler;
+    let Handler { who, lease, attempt, entity, .. } = *handler;
     let Some(claim) = claims.attempt(lease) else {
         return Some(Violation::NeverClaimed { task, lease, who: who.into() });
     };
@@ -137,7 +137,7 @@ fn misinformed(task: TaskId, handler: &Handler<'_>, record: &Record, claims: &Cl
 
 /// I5, I6: a finish that was acknowledged is what ended that claim, and one that was refused did not.
 fn misjudged(task: TaskId, finish: &Finish<'_>, told: &Told<'_>, claims: &Claims) -> Option<Violation> {
-    let Finish { who, lease, ending, end } = *finish;
+    let Finish { who, lease, ending, end, .. } = *finish;
     let claim = claims.attempt(lease);
     let ended = claim.and_then(|claim| claim.ended);
     match end {

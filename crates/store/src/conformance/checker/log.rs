@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use windlass_core::{Lane, Lease, NewTask, Retention, Task, TaskId, Timestamp};
+use windlass_core::{Lane, Lease, NewTask, NewWorkflow, Retention, Task, TaskId, Timestamp};
 
 use super::event::{Answer, End, Event, Op, What};
-use crate::{Clock, Error, Result, Store, Submitted, SystemClock, Turn, Turned};
+use crate::{Clock, Error, Result, Started, Store, Submitted, SystemClock, Turn, Turned};
 
 /// A line as it is written; who wrote it is the name of the file.
 #[derive(Serialize, Deserialize)]
@@ -78,6 +78,14 @@ impl Journal {
         let submitted = store.submit(tasks).await;
         pending.end(submitted.as_ref().map(Vec::as_slice));
         submitted
+    }
+
+    /// Starts a workflow, and logs it.
+    pub async fn start(&self, store: &dyn Store, workflow: NewWorkflow) -> Result<Started> {
+        let pending = self.invoke(Op::start(&workflow));
+        let started = store.start(workflow).await;
+        pending.end(started.as_ref());
+        started
     }
 
     /// Takes a turn, and logs those of its commands that are logged. What it claims has not started yet.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use windlass_core::{Lease, State, TaskId, Timestamp};
+use windlass_core::{Lease, State, TaskId, Timestamp, WorkflowId};
 
 use super::Violation;
 use super::event::{Accepted, Answer, Asked, End, Ending, Event, Op, What};
@@ -11,6 +11,7 @@ use super::event::{Accepted, Answer, Asked, End, Ending, Event, Op, What};
 #[derive(Debug, Default)]
 pub(super) struct Story<'e> {
     pub(super) tasks: BTreeMap<TaskId, Told<'e>>,
+    pub(super) workflows: BTreeMap<WorkflowId, Begun<'e>>,
     /// The tasks that each key was answered with.
     pub(super) keys: BTreeMap<Key<'e>, BTreeSet<TaskId>>,
     /// When the last prune that may have removed something was over.
@@ -41,10 +42,25 @@ pub(super) struct Told<'e> {
     pub(super) finishes: Vec<Finish<'e>>,
     /// Handlers that were started.
     pub(super) handlers: Vec<Handler<'e>>,
+    /// When workflows were asked for that the step is, and by whom.
+    pub(super) nests: Vec<(Timestamp, &'e str)>,
     /// Acknowledged cancels: whether they changed anything.
     pub(super) cancels: Vec<bool>,
     /// Whether a delete of it was not refused.
     pub(super) deleted: bool,
+}
+
+/// What was logged about one workflow.
+#[derive(Debug, Default)]
+pub(super) struct Begun<'e> {
+    /// Starts that were told that they created it.
+    pub(super) created: Vec<&'e str>,
+    /// Starts that were told that it existed.
+    pub(super) found: Vec<&'e str>,
+    /// Whether a start of it may have been done or not.
+    pub(super) maybe: bool,
+    /// When it was first asked for by a start that was not refused.
+    pub(super) asked_at: Option<Timestamp>,
 }
 
 /// A finish of one lease.
@@ -54,6 +70,8 @@ pub(super) struct Finish<'e> {
     pub(super) lease: Lease,
     pub(super) ending: Ending,
     pub(super) end: FinishEnd,
+    /// When it was asked for.
+    pub(super) at: Timestamp,
 }
 
 /// What the worker was told about its finish.
@@ -71,6 +89,7 @@ pub(super) enum FinishEnd {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handler<'e> {
     pub(super) who: &'e str,
+    pub(super) at: Timestamp,
     pub(super) lease: Lease,
     pub(super) attempt: u32,
     pub(super) entity: Option<&'e str>,
@@ -84,6 +103,13 @@ impl Told<'_> {
 
     fn ask(&mut self, at: Timestamp) {
         self.asked_at = Some(self.asked_at.map_or(at, |first| first.min(at)));
+    }
+}
+
+impl Begun<'_> {
+    /// Whether it may be there.
+    pub(super) fn is_started(&self) -> bool {
+        self.maybe || !self.created.is_empty() || !self.found.is_empty()
     }
 }
 
@@ -109,7 +135,17 @@ impl<'e> Story<'e> {
 
     /// Whether a task that is not there may have been removed on purpose.
     pub(super) fn may_be_pruned(&self, told: &Told<'_>) -> bool {
-        told.asked_at.is_some_and(|asked| self.pruned_until.is_some_and(|until| asked <= until))
+        self.is_before_prune(told.asked_at)
+    }
+
+    /// Whether what was asked for then may have been removed on purpose.
+    pub(super) fn is_before_prune(&self, asked_at: Option<Timestamp>) -> bool {
+        asked_at.is_some_and(|asked| self.pruned_until.is_some_and(|until| asked <= until))
+    }
+
+    /// Whether a task may be there because a workflow with it was started.
+    pub(super) fn is_step(&self, task: TaskId) -> bool {
+        self.workflows.get(&WorkflowId::of(task)).is_some_and(Begun::is_started)
     }
 
     fn fault(&mut self, who: &str, fault: String) {
@@ -161,6 +197,25 @@ impl<'e> Story<'e> {
                 }
             }
             (
+                Op::Start { workflow, parent },
+                End::Ok(Answer::Started { .. }) | End::Failed(_) | End::Unknown,
+            ) => {
+                if let Some(parent) = parent {
+                    self.tasks.entry(parent.task).or_default().nests.push((operation.invoked, who));
+                }
+                let id =
+                    if let End::Ok(Answer::Started { workflow, .. }) = end { workflow } else { workflow };
+                let begun = self.workflows.entry(*id).or_default();
+                match end {
+                    End::Ok(Answer::Started { created: true, .. }) => begun.created.push(who),
+                    End::Ok(_) => begun.found.push(who),
+                    End::Unknown => begun.maybe = true,
+                    End::Failed(_) => return,
+                }
+                begun.asked_at =
+                    Some(begun.asked_at.map_or(operation.invoked, |at| at.min(operation.invoked)));
+            }
+            (
                 Op::Finish { task, lease, ending },
                 End::Ok(Answer::Done { .. }) | End::Failed(_) | End::Unknown,
             ) => {
@@ -170,7 +225,7 @@ impl<'e> Story<'e> {
                     End::Failed(_) => FinishEnd::Refused,
                     End::Unknown => FinishEnd::Unknown,
                 };
-                let finish = Finish { who, lease: *lease, ending: *ending, end };
+                let finish = Finish { who, lease: *lease, ending: *ending, end, at: operation.invoked };
                 self.tasks.entry(*task).or_default().finishes.push(finish);
             }
             (Op::Cancel { task }, End::Ok(Answer::Done { changed, .. })) => {
@@ -207,9 +262,10 @@ impl<'e> Story<'e> {
     }
 
     fn tell_handlers(&mut self, events: &'e [Event]) {
-        for Event { who, what, .. } in events {
+        for Event { who, at, what } in events {
             if let What::HandlerStarted { task, lease, entity, attempt } = what {
-                let handler = Handler { who, lease: *lease, attempt: *attempt, entity: entity.as_deref() };
+                let (lease, attempt, entity) = (*lease, *attempt, entity.as_deref());
+                let handler = Handler { who, at: *at, lease, attempt, entity };
                 self.tasks.entry(*task).or_default().handlers.push(handler);
             }
         }

@@ -19,7 +19,9 @@ pub(super) fn check(story: &Story<'_>, records: &BTreeMap<TaskId, &Record>, foun
             None if !story.may_be_pruned(told) => found.extend(lost(*task, told)),
             None => pruned += usize::from(lost(*task, told).is_some()),
         }
-        found.extend(invented(*task, told, records.contains_key(task)));
+        if !story.is_step(*task) {
+            found.extend(invented(*task, told, records.contains_key(task)));
+        }
         found.extend(miscreated(*task, told));
     }
     if let Some(told) = story.pruned.filter(|told| *told < pruned) {

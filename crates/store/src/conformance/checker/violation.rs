@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use thiserror::Error;
-use windlass_core::{Lease, Reason, State, TaskId};
+use windlass_core::{Join, Lease, Reason, State, TaskId, WorkflowId};
 
 use super::event::Ending;
 
@@ -19,6 +19,17 @@ pub enum Violation {
     /// More tasks are missing than were pruned.
     #[error("I1: {missing} tasks are not in the store, but prunes say that they removed {pruned}")]
     Overpruned { missing: usize, pruned: usize },
+    /// An acknowledged workflow is not in the store.
+    #[error(
+        "I1: workflow {workflow} is lost: its start was acknowledged to {who}, and it is not in the store"
+    )]
+    WorkflowLost { workflow: WorkflowId, who: String },
+    /// A workflow that nobody started, or whose start was refused, is there.
+    #[error("I2: workflow {workflow} was never started, or its start was refused, but it is there")]
+    WorkflowInvented { workflow: WorkflowId },
+    /// Several starts were told that they created one workflow.
+    #[error("I8: {times} starts were told that they created workflow {workflow}")]
+    WorkflowCreatedTwice { workflow: WorkflowId, times: usize },
     /// A task that nobody submitted ran, or one that was refused is there.
     #[error("I2: task {task} was never submitted, or its submit was refused, but {who} has met it")]
     Invented { task: TaskId, who: String },
@@ -89,6 +100,18 @@ pub enum Violation {
     /// A row is not what its history leads to.
     #[error("I9: the row of task {task} has {what} {row}, its history {history}")]
     Unfolded { task: TaskId, what: &'static str, row: String, history: String },
+
+    /// A step was begun before its time had come.
+    #[error(
+        "I10: {who} began step {task}, which needs {join} of its parents, when only {met} were known to have ended so: {parent} was not"
+    )]
+    BegunEarly { task: TaskId, who: String, join: Join, met: usize, parent: TaskId },
+    /// A handler ran for a step that is not needed.
+    #[error("I10: lease {lease} of task {task} was skipped, but {who} has run its handler")]
+    RanThoughSkipped { task: TaskId, lease: Lease, who: String },
+    /// A step that is a workflow has started another number of them than its history says.
+    #[error("I12: step {task} has become a workflow {nested} times, but {children} are there")]
+    Children { task: TaskId, nested: usize, children: usize },
 
     /// A task was tried more often than it may be.
     #[error("I13: task {task} has made {attempts} attempts of at most {max}")]

@@ -3,14 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use windlass_core::{Entry, Name, Reason, State};
+use windlass_core::{Entry, Name, Reason, State, TaskId};
 
 use super::run::{
-    CANCELLED, DEAD, DELETED, ENTITY, EXPIRED, KEYED, KEYED_AGAIN, LANE, LATER, PLAIN, PRESENT, PRUNED,
-    REFUSED, RELEASED, REOPENED, RETRIED, Run, STRICT, UNHEARD, good,
+    CANCELLED, DEAD, DELETED, ENTITY, EXPIRED, INNER, KEYED, KEYED_AGAIN, LANE, LATER, OUTER, PLAIN, PRESENT,
+    PRUNED, REFUSED, RELEASED, REOPENED, RETRIED, Run, STOPPED, STRICT, UNHEARD, good, item, step,
 };
 use crate::conformance::checker::{Accepted, Answer, End, Ending, Op, Violation, What};
-use crate::conformance::id;
+use crate::conformance::{id, workflow_id};
 
 /// Each line: what is done to the good run, the one violation that must be found, and a word that it must say: mostly the task.
 macro_rules! mutations {
@@ -39,6 +39,21 @@ fn accepted(n: u64, created: bool) -> End {
 
 fn finish(n: u64, lease: u32, ending: Ending) -> Op {
     Op::Finish { task: id(n), lease, ending }
+}
+
+/// Whether this starts a workflow.
+fn starts(op: &Op, n: u64) -> bool {
+    matches!(op, Op::Start { workflow, .. } if *workflow == workflow_id(n))
+}
+
+/// Whether a handler of this task begins.
+fn begins(what: &What, wanted: TaskId) -> bool {
+    matches!(what, What::HandlerStarted { task, .. } if *task == wanted)
+}
+
+/// Whether somebody asks for an end of this task.
+fn ends(what: &What, wanted: TaskId) -> bool {
+    matches!(what, What::Invoked { op: Op::Finish { task, .. }, .. } if *task == wanted)
 }
 
 /// The last entry.
@@ -270,6 +285,43 @@ mutations! {
     };
     a_cancelled_task_ran: StartedAfterCancel about id(REOPENED), |run| {
         run.rewrite(REOPENED, |history| history[2].reason = Reason::Due);
+    };
+
+    a_workflow_is_gone: WorkflowLost about workflow_id(OUTER), |run| {
+        run.workflows.retain(|record| record.workflow.id != workflow_id(OUTER));
+    };
+    a_step_is_gone: Lost about step('g'), |run| run.records.retain(|record| record.task.id != step('g'));
+    a_refused_workflow_is_there: WorkflowInvented about workflow_id(STOPPED), |run| {
+        let start = run.find(|op| starts(op, STOPPED));
+        run.end(start, End::Failed("the disk is full".into()));
+    };
+    a_workflow_was_created_twice: WorkflowCreatedTwice about workflow_id(OUTER), |run| {
+        let workflow = workflow_id(OUTER);
+        let answer = Answer::Started { workflow, created: true };
+        run.log_op("beta", Op::Start { workflow, parent: None }, End::Ok(answer));
+    };
+    a_step_was_begun_before_its_parent_had_ended: BegunEarly about step('e'), |run| {
+        run.move_before(|what| begins(what, step('e')), |what| ends(what, workflow_id(INNER).step(1)));
+    };
+    a_step_was_begun_before_all_items_had_ended: BegunEarly about step('d'), |run| {
+        let nests = |what: &What| matches!(what, What::Invoked { op, .. } if starts(op, INNER));
+        let last = |what: &What| ends(what, item(0)) && matches!(what, What::Invoked { op: Op::Finish { lease: 2, .. }, .. });
+        run.move_before(nests, last);
+    };
+    an_item_was_begun_before_the_parents_of_its_step_had_ended: BegunEarly about step('c'), |run| {
+        run.move_before(|what| begins(what, item(1)), |what| ends(what, step('a')));
+    };
+    a_step_that_wants_all_over_was_begun_too_early: BegunEarly about step('g'), |run| {
+        run.move_before(|what| begins(what, step('g')), |what| ends(what, step('e')));
+    };
+    a_skipped_step_ran: RanThoughSkipped about step('b'), |run| run.log_handler(step('b'), 1, 1);
+    a_step_ran_that_nobody_could_need: NeverClaimed about step('f'), |run| run.log_handler(step('f'), 1, 1);
+    a_step_of_no_workflow_ran: Invented about workflow_id(99).step(0), |run| {
+        run.log_handler(workflow_id(99).step(0), 1, 1);
+    };
+    a_step_has_no_workflow: Children about step('d'), |run| {
+        let inner = run.workflows.iter_mut().find(|record| record.workflow.id == workflow_id(INNER));
+        inner.unwrap().workflow.parent = None;
     };
 
     an_answer_came_without_a_question: BadLog about "alpha", |run| {

@@ -4,12 +4,18 @@ use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use windlass_core::{By, Command, Entry, Lane, Lease, NewTask, Outcome, Retention, Start, State, TaskId};
+use serde_json::json;
+use windlass_core::{
+    By, Command, Entry, Lane, Lease, NewTask, NewWorkflow, Outcome, Place, Retention, Start, State, Steering,
+    TaskId,
+};
 
 use super::stage::{Stage, finish, task, token};
-use crate::conformance::checker::{Asked, End, Event, Op, Violation, What, check};
-use crate::conformance::{completed, entity, failed, id};
-use crate::{Record, Store};
+use crate::conformance::checker::{Asked, End, Event, Op, Violation, What, check, check_workflows};
+use crate::conformance::{
+    ad_hoc, completed, definition, entity, expanded, failed, failed_for_good, id, invariants, workflow_id,
+};
+use crate::{Record, Store, WorkflowRecord};
 
 /// Submitted, claimed, completed.
 pub(super) const PLAIN: u64 = 1;
@@ -51,11 +57,30 @@ pub(super) const LATER: [u64; 2] = [24, 25];
 /// Completed and pruned before all others were submitted.
 pub(super) const PRUNED: [u64; 2] = [26, 27];
 
+/// A workflow: `a`; after it `b`, which is skipped, and `c`, which has two items; after `c` the workflow `d`; after `a` and `d` `e`; `f` needs `b` and is
+/// skipped; `g` comes after `b` and `e`, however they ended.
+pub(super) const OUTER: u64 = 40;
+/// The workflow that `d` is.
+pub(super) const INNER: u64 = 41;
+/// A workflow that is cancelled before anything of it has run.
+pub(super) const STOPPED: u64 = 42;
+
+/// A step of [`OUTER`], by its letter.
+pub(super) fn step(letter: char) -> TaskId {
+    workflow_id(OUTER).step(u32::from(letter) - u32::from('a'))
+}
+
+/// An item of `c`.
+pub(super) fn item(item: u32) -> TaskId {
+    workflow_id(OUTER).task(Place { step: 2, item: Some(item) })
+}
+
 /// What is checked.
 #[derive(Clone)]
 pub(super) struct Run {
     pub(super) events: Vec<Event>,
     pub(super) records: Vec<Record>,
+    pub(super) workflows: Vec<WorkflowRecord>,
 }
 
 /// The good run.
@@ -63,7 +88,7 @@ pub(super) fn good() -> &'static Run {
     static GOOD: OnceLock<Run> = OnceLock::new();
     let play = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (events, records) = runtime.block_on(async {
+        runtime.block_on(async {
             let stage = Stage::new(&["alpha", "beta", "gamma"]).await;
             prune(&stage).await;
             submit(&stage).await;
@@ -71,9 +96,10 @@ pub(super) fn good() -> &'static Run {
             kills(&stage).await;
             lanes(&stage).await;
             operators(&stage).await;
-            stage.over().await
-        });
-        Run { events, records }
+            workflows(&stage).await;
+            let (events, records) = stage.over().await;
+            Run { events, records, workflows: invariants::dump_workflows(&stage.store).await }
+        })
     };
     GOOD.get_or_init(play)
 }
@@ -173,9 +199,44 @@ async fn operators(stage: &Stage) {
     stage.killed("client", cancel(CANCELLED), true).await;
 }
 
+async fn workflows(stage: &Stage) {
+    let steps = json!({
+        "a": {}, "b": { "needs": ["a"] }, "c": { "needs": ["a"] }, "d": { "needs": ["c"], "workflow": "inner" },
+        "e": { "needs": ["a", "d"] }, "f": { "needs": ["b"] }, "g": { "needs": ["b", "e"], "join": "all_done" },
+    });
+    stage.begin("client", ad_hoc(OUTER, definition(steps))).await;
+    stage.work("alpha", step('a'), completed("1")).await;
+    stage.decide("beta", step('c'), expanded(&["0", "1"], None)).await;
+    stage.decide("beta", step('b'), Outcome::Skipped { note: "not needed".into() }).await;
+    stage.work("alpha", item(1), completed("1")).await;
+    stage.work("beta", item(0), failed_for_good("no")).await;
+    let again = Command::Retry { task: item(0), force: true, by: By::default() };
+    stage.apply("client", again).await.unwrap();
+    stage.work("beta", item(0), completed("1")).await;
+    let d = stage.take("alpha", step('d')).await;
+    let inner = ad_hoc(INNER, definition(json!({ "x": {}, "y": {} })));
+    let inner = stage.begin("alpha", NewWorkflow { parent: Some(token(&d)), ..inner }).await;
+    stage.work("alpha", inner.step(0), completed("1")).await;
+    stage.work("beta", inner.step(1), completed("1")).await;
+    stage.work("alpha", step('e'), completed("1")).await;
+    stage.work("alpha", step('g'), completed("1")).await;
+    let stopped = stage.begin("client", ad_hoc(STOPPED, definition(json!({ "a": {} })))).await;
+    stage.store.steer(stopped, Steering::Cancel, By::default()).await.unwrap();
+}
+
 impl Run {
     pub(super) fn check(&self) -> Vec<Violation> {
-        check(&self.events, &self.records, true)
+        let mut found = check(&self.events, &self.records, true);
+        found.extend(check_workflows(&self.events, &self.records, &self.workflows));
+        found
+    }
+
+    /// Lets all that happens be as it is, but the first event that is like this happen before the first that is like that.
+    pub(super) fn move_before(&mut self, this: impl Fn(&What) -> bool, that: impl Fn(&What) -> bool) {
+        let moment = self.events.iter().find(|event| that(&event.what)).unwrap().at;
+        let moved = self.events.iter_mut().find(|event| this(&event.what)).unwrap();
+        assert!(moved.at > moment, "it was later");
+        moved.at = moment.minus(Duration::from_micros(1));
     }
 
     pub(super) fn record(&mut self, n: u64) -> &mut Record {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_core::{
-    Backoff, Command, Json, Name, NewTask, NewWorker, Outcome, RetryPolicy, Task, TaskId, Token, WorkerId,
+    Backoff, Command, Json, Name, NewTask, NewWorker, NewWorkflow, Outcome, RetryPolicy, Task, TaskId, Token,
+    WorkerId, WorkflowId,
 };
 
 use crate::conformance::checker::{Event, Journal, Op, read};
@@ -61,13 +62,30 @@ impl Stage {
         self.journal(who).turn(&self.store, turn).await.unwrap().receipts.remove(0).ok()
     }
 
-    /// `who` claims a task by name and starts its handler.
-    pub(super) async fn start(&self, who: &str, task: TaskId) -> Task {
+    /// `who` starts a workflow.
+    pub(super) async fn begin(&self, who: &str, workflow: NewWorkflow) -> WorkflowId {
+        self.tick();
+        self.journal(who).start(&self.store, workflow).await.unwrap().id
+    }
+
+    /// `who` claims a task by name.
+    pub(super) async fn take(&self, who: &str, task: TaskId) -> Task {
         self.tick();
         self.apply(who, Command::Claim { task, worker: worker(who) }).await.expect("it can be claimed");
-        let claimed = self.store.task(task).await.unwrap().unwrap().task;
+        self.store.task(task).await.unwrap().unwrap().task
+    }
+
+    /// The same, and starts its handler.
+    pub(super) async fn start(&self, who: &str, task: TaskId) -> Task {
+        let claimed = self.take(who, task).await;
         self.journal(who).handler_started(&claimed);
         claimed
+    }
+
+    /// `who` claims a step and decides about it without its handler.
+    pub(super) async fn decide(&self, who: &str, task: TaskId, outcome: Outcome) {
+        let claimed = self.take(who, task).await;
+        self.apply(who, finish(&claimed, outcome)).await.expect("it can be finished");
     }
 
     /// The handler ends, and its worker reports that.
@@ -110,7 +128,7 @@ impl Stage {
     }
 
     /// What was logged, and what is there.
-    pub(super) async fn over(self) -> (Vec<Event>, Vec<Record>) {
+    pub(super) async fn over(&self) -> (Vec<Event>, Vec<Record>) {
         (read(self.directory.path()).unwrap(), invariants::dump(&self.store).await)
     }
 }
