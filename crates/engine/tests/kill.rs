@@ -12,12 +12,15 @@
 mod kill {
     pub(crate) mod account;
     pub(crate) mod chores;
+    pub(crate) mod flows;
     pub(crate) mod gates;
     pub(crate) mod leader;
+    pub(crate) mod links;
     pub(crate) mod load;
     pub(crate) mod logged;
     pub(crate) mod neighbours;
     pub(crate) mod part;
+    pub(crate) mod plan;
     pub(crate) mod process;
     pub(crate) mod random;
     pub(crate) mod shutdown;
@@ -28,7 +31,7 @@ mod kill {
 use kill::load::Load;
 use kill::part::play;
 use kill::stage::{Stage, number, seed};
-use kill::{leader, load, neighbours, shutdown, zombies};
+use kill::{flows, leader, load, neighbours, shutdown, zombies};
 
 /// Kills of one run. A longer test is more runs, each with its own store.
 const KILLS: u64 = 50;
@@ -57,6 +60,18 @@ fn killed_workers_lose_nothing_with_full_durability() {
         let sums =
             load::run(&mut stage, Load { tasks: 800, workers: 2, kills: 5, stops: 0, seed: seed() }).await;
         assert!(sums.expired > 0, "kills cost attempts: {sums:?}");
+    });
+}
+
+/// L4. I10 to I12: a workflow of a thousand tasks, whose workers are killed 50 times, becomes what its plan says.
+#[test]
+fn a_workflow_survives_kills() {
+    play(|| async {
+        let (kills, seed) = (number("WINDLASS_KILLS", KILLS), seed());
+        for (run, first) in (0..).zip((0..kills).step_by(50)) {
+            let mut stage = Stage::on_sqlite("a_workflow_survives_kills", false).await;
+            flows::survive(&mut stage, (kills - first).min(KILLS), 3, seed.wrapping_add(run)).await;
+        }
     });
 }
 

@@ -12,10 +12,13 @@
 mod kill {
     pub(crate) mod account;
     pub(crate) mod chores;
+    pub(crate) mod flows;
     pub(crate) mod gates;
+    pub(crate) mod links;
     pub(crate) mod load;
     pub(crate) mod logged;
     pub(crate) mod part;
+    pub(crate) mod plan;
     pub(crate) mod process;
     pub(crate) mod random;
     pub(crate) mod stage;
@@ -30,6 +33,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kill::flows;
 use kill::load::{self, Load};
 use kill::part::play;
 use kill::process::PATIENCE;
@@ -155,6 +159,19 @@ fn killed_workers_lose_nothing() {
             let load = Load { tasks: 40 * kills, workers: 3, kills, stops: 0, seed };
             let sums = load::run(&mut stage, load).await;
             assert!(sums.expired > 0, "kills cost attempts: {sums:?}");
+        }
+    });
+}
+
+/// L4. I10 to I12: a workflow of a thousand tasks, whose workers are killed 50 times, becomes what its plan says.
+#[test]
+fn a_workflow_survives_kills() {
+    play(|| async {
+        let kills = number("WINDLASS_KILLS", 50);
+        // Half as many as others have in a run: there are no more tasks in it.
+        for (kills, seed) in runs(2 * kills).map(|(kills, seed)| (kills / 2, seed)) {
+            let mut stage = stage("a_workflow_survives_kills", unharmed()).await;
+            flows::survive(&mut stage, kills, 3, seed).await;
         }
     });
 }

@@ -9,6 +9,7 @@ use windlass::{
 };
 
 use super::gates::{Gates, say};
+use super::links;
 use super::random::Random;
 
 /// A task of the load. What it does at random is decided by its id and the number of its claim.
@@ -68,7 +69,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn by(context: &Context) -> Self {
+    pub(crate) fn by(context: &Context) -> Self {
         Self { worker: context.worker().as_str().into(), lease: context.lease() }
     }
 }
@@ -147,7 +148,7 @@ pub(crate) fn of_a_zombie(worker: WorkerBuilder) -> WorkerBuilder {
 pub(crate) fn of_a_worker(worker: WorkerBuilder) -> WorkerBuilder {
     let late = async |context: Context, _: Late| Ok(Done::by(&context));
     let endless = async |context: Context, _: Endless| Ok(Done::by(&context));
-    worker.handle(chore).handle(deaf).handle(late).handle(endless)
+    links::of(worker.handle(chore).handle(deaf).handle(late).handle(endless))
 }
 
 /// Handlers of a worker that only leads.

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use windlass::{
-    Command, Firing, NewTask, Retention, Store, Submitted, Term, Turn, Turned, Windlass, Wrap, Wrapped,
+    Command, Firing, NewTask, NewWorkflow, Retention, Started, Store, Submitted, Term, Turn, Turned,
+    Windlass, Wrap, Wrapped,
 };
 use windlass_store::conformance::checker::{Journal, Op};
 use windlass_store::{Error, Result};
@@ -96,6 +97,13 @@ impl Wrap for Logged {
             self.say("claimed");
         }
         Ok(turned)
+    }
+
+    async fn start(&self, inner: &dyn Store, workflow: NewWorkflow) -> Result<Started> {
+        self.say("telling");
+        let started = self.journal.start(inner, workflow).await;
+        self.say("told");
+        started
     }
 
     /// A schedule's submit is a submit like any other.

@@ -97,7 +97,17 @@ impl Process {
             if line == word {
                 return;
             }
+            self.heard.push_back(line);
         }
+    }
+
+    /// All that it said before it was killed, and that was not heard yet.
+    pub(crate) async fn last_words(&mut self) -> Vec<String> {
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(line) = timeout_at(deadline, self.lines.recv()).await.expect("the dead are silent") {
+            self.heard.push_back(line);
+        }
+        self.heard.drain(..).collect()
     }
 
     /// Opens a gate in it. It may be stopped: it finds the gate open when it goes on.

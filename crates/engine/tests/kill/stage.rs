@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use windlass::{Client, Filter, Page, Record, State, Store, SystemClock, TaskId, Windlass, WorkerId};
-use windlass_store::conformance::checker::{Event, Journal, check, read};
+use windlass_store::conformance::checker::{Event, Journal, check, check_workflows, read};
 use windlass_store::conformance::invariants;
 
 use super::logged::Logged;
@@ -177,7 +177,9 @@ impl Stage {
     pub(crate) async fn over(&self) -> (Vec<Event>, Vec<Record>) {
         let events = read(&log(self.place.path())).unwrap();
         let records = invariants::dump(self.store()).await;
-        let found = check(&events, &records, true);
+        let mut found = check(&events, &records, true);
+        let workflows = invariants::dump_workflows(self.store()).await;
+        found.extend(check_workflows(&events, &records, &workflows));
         let words: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(found.is_empty(), "{} promises are broken:\n{}", found.len(), words.join("\n"));
         invariants::check(self.store(), &SystemClock).await;

@@ -134,7 +134,9 @@ impl Log<'_> {
         if from != State::Waiting || entry.reason != Reason::Completed {
             return Some(None);
         }
-        let items = self.records.range(WorkflowId::of(task).items(Place::of(task).step)).map(|(id, _)| *id);
+        let place = Place::of(task);
+        let items = self.records.range(WorkflowId::of(task).items(place.step)).map(|(id, _)| *id);
+        let items = items.filter(|_| place.item.is_none());
         let nested = self.children.get(&task).into_iter().flatten();
         let nested = nested.flat_map(|child| self.records.range(child.tasks()).map(|(id, _)| *id));
         // What failed was waited for until somebody retried or settled it.
