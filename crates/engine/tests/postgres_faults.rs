@@ -1,5 +1,5 @@
 //! A PostgreSQL server that is killed, connections that end, answers that are lost, and processes that are killed or stopped,
-//! all under load. Whatever happens, nothing is lost, nothing is finished twice, no two handlers of an entity run at once,
+//! all under a load of tasks and small workflows. Whatever happens, nothing is lost, nothing is finished twice, no two handlers of an entity run at once,
 //! attempts are counted, and when the faults are over everything drains.
 //!
 //! Processes, tasks and accounts are those of `kill.rs`. `WINDLASS_KILLS`, `WINDLASS_ZOMBIES`, `WINDLASS_RESTARTS`, `WINDLASS_ANSWERS` and
@@ -74,7 +74,7 @@ fn runs(faults: u64) -> impl Iterator<Item = (u64, u64)> {
         .map(move |(run, first)| ((faults - first).min(RUN), seed.wrapping_add(run)))
 }
 
-/// L5. I1 to I9, I13, I17: after a crash the server recovers what it had acknowledged, and everybody goes on by themselves.
+/// L5. I1 to I13, I17: after a crash the server recovers what it had acknowledged, and everybody goes on by themselves.
 #[test]
 fn a_killed_server_loses_nothing() {
     play(|| async {
@@ -91,7 +91,7 @@ fn a_killed_server_loses_nothing() {
     });
 }
 
-/// L5. I1 to I9, I13, I17: all connections end at once, some of them in the middle of a transaction.
+/// L5. I1 to I13, I17: all connections end at once, some of them in the middle of a transaction.
 #[test]
 fn terminated_backends_lose_nothing() {
     play(|| async {
@@ -99,17 +99,17 @@ fn terminated_backends_lose_nothing() {
             let server = server();
             let stage = stage("terminated_backends_lose_nothing", &server).await;
             let storm = Storm { tasks: 40 * faults, faults, seed };
-            let terminate = async || {
-                let ended = block_in_place(|| server.terminate_backends()).unwrap();
-                assert!(ended > 0, "there were connections");
-            };
+            let mut ended = 0;
+            // Two may come at the same moment: the second finds nobody.
+            let terminate = async || ended += block_in_place(|| server.terminate_backends()).unwrap();
             let seen = storm::run(&stage, &stage.address, storm, terminate).await;
+            assert!(u64::try_from(ended).unwrap() >= faults, "there were connections");
             assert!(seen.unavailable > 0, "somebody has noticed: {seen:?}");
         }
     });
 }
 
-/// L7. I1 to I9, I13, I17: the answer to a COMMIT is lost, again and again, and so are all connections now and then.
+/// L7. I1 to I13, I17: the answer to a COMMIT is lost, again and again, and so are all connections now and then.
 #[test]
 fn lost_answers_lose_nothing() {
     play(|| async {

@@ -352,7 +352,7 @@ impl<'r> Found<'r> {
                 }
                 // It did not have to wait for this one, or that was over without a result when it looked.
                 None => {
-                    assert!(node.join != Join::All, "I10 {task}: it did not see what {need} has returned")
+                    assert!(node.join != Join::All, "I10 {task}: it did not see what {need} has returned");
                 }
             }
         }

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
-use windlass::{Client, Error, NewTask, NewWorker, RunningWorker, Store, Windlass, WorkerId};
+use windlass::{Client, Error, NewTask, NewWorker, Record, RunningWorker, Store, Windlass, WorkerId};
 use windlass_store::Result;
+use windlass_store::conformance::invariants;
 
 use crate::kill::gates::Gates;
 use crate::kill::logged::Logged;
 use crate::kill::part::{self, Handlers, Work};
+use crate::kill::plan::{Found, Plan};
 use crate::kill::process::PATIENCE;
 use crate::kill::random::Random;
 use crate::kill::stage::Stage;
@@ -23,12 +25,34 @@ const DEAD_AFTER: Duration = Duration::from_secs(10);
 /// Tasks that may wait: a submitter that is this far ahead waits for the workers, so that all of them last as long as the run.
 const AHEAD: u64 = 200;
 
+/// With every so many tasks a small workflow is started, by both submitters.
+const EVERY: u64 = 40;
+
 /// How much is worked off, and how often something happens meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Storm {
+    /// Beside those of workflows.
     pub(crate) tasks: u64,
     pub(crate) faults: u64,
     pub(crate) seed: u64,
+}
+
+impl Storm {
+    /// The workflows that are started, by the number of the task that they are started with.
+    fn flows(&self) -> impl Iterator<Item = (u64, Plan)> {
+        let seed = self.seed;
+        (0..self.tasks).filter(|n| n.is_multiple_of(EVERY)).map(move |n| (n, Plan::small(seed, n)))
+    }
+
+    /// All tasks, those of workflows included.
+    fn all_tasks(&self) -> u64 {
+        self.tasks + self.flows().map(|(_, plan)| plan.tasks()).sum::<u64>()
+    }
+}
+
+/// The key of the workflow that is started with task number `n`.
+fn key(n: u64) -> String {
+    format!("flow {n}")
 }
 
 /// What those who work have seen of it.
@@ -70,7 +94,7 @@ pub(crate) async fn run(stage: &Stage, address: &str, storm: Storm, mut fault: i
         fault().await;
     }
     let stormy = begun.elapsed();
-    let left = storm.tasks.saturating_sub(insist(|| finals(&stage.client)).await);
+    let left = storm.all_tasks().saturating_sub(insist(|| finals(&stage.client)).await);
     drains(stage, storm, stormy, left).await;
     let drained = begun.elapsed() - stormy;
 
@@ -87,17 +111,35 @@ pub(crate) async fn run(stage: &Stage, address: &str, storm: Storm, mut fault: i
     let (events, records) = stage.over().await;
     let sums = account::of(&events, &records, storm.tasks);
     account::check_attempts(&events, &records, &BTreeSet::new(), false);
+    let flows = check_flows(stage, storm, &records).await;
     println!(
-        "{} faults in {stormy:.1?}; the last {left} tasks took {drained:.1?}: {sums:?}, {:?}",
+        "{} faults in {stormy:.1?}; the last {left} tasks took {drained:.1?}: {flows} workflows, {sums:?}, {:?}",
         storm.faults,
         gates.troubles.lock().unwrap()
     );
     seen(&gates)
 }
 
+/// I8, I10, I11: each workflow is there once and has become what its plan says. Says how many there are.
+async fn check_flows(stage: &Stage, storm: Storm, records: &[Record]) -> usize {
+    invariants::check_order(stage.store()).await;
+    let workflows = invariants::dump_workflows(stage.store()).await;
+    let found = Found::new(records, &workflows);
+    let mut expected = 0;
+    for (n, plan) in storm.flows() {
+        let key = key(n);
+        let own = workflows.iter().find(|record| record.workflow.key.as_ref() == Some(&key));
+        found.check(own.unwrap_or_else(|| panic!("I1: {key} is not there")).workflow.id, &plan);
+        expected += 1;
+    }
+    assert_eq!(workflows.len(), expected, "I8: each is there once");
+    expected
+}
+
 /// I17: when faults stop, everything drains within 2 × lease + backlog ÷ throughput. Of the throughput under faults, half will do.
 async fn drains(stage: &Stage, storm: Storm, stormy: Duration, left: u64) {
-    let done = storm.tasks.saturating_sub(left).max(1);
+    let all = storm.all_tasks();
+    let done = all.saturating_sub(left).max(1);
     let backlog = stormy
         .mul_f64(2.0 * f64::from(u32::try_from(left).unwrap()) / f64::from(u32::try_from(done).unwrap()));
     let within = 2 * DEAD_AFTER + backlog;
@@ -105,7 +147,7 @@ async fn drains(stage: &Stage, storm: Storm, stormy: Duration, left: u64) {
         let mut rings = stage.store().watch();
         loop {
             rings.mark_unchanged();
-            if insist(|| finals(&stage.client)).await >= storm.tasks {
+            if insist(|| finals(&stage.client)).await >= all {
                 return;
             }
             drop(timeout(Duration::from_millis(100), rings.changed()).await);
@@ -132,7 +174,7 @@ async fn machine(stage: &Stage, address: &str, who: &str, gates: &Arc<Gates>) ->
     (windlass, worker)
 }
 
-/// Submits every second task of the load, and every fifth, in batches of all sizes.
+/// Submits every second task of the load, and every fifth, in batches of all sizes; and starts the workflows.
 async fn hand_in(client: Client, storm: Storm, which: u64, gates: Arc<Gates>) {
     let mut random = Random::of(storm.seed, which);
     let mut share = (0..storm.tasks).filter(|n| n % 2 == which || n % 5 == 0).peekable();
@@ -140,9 +182,14 @@ async fn hand_in(client: Client, storm: Storm, which: u64, gates: Arc<Gates>) {
     while let Some(next) = share.peek().copied() {
         drop(ended.wait_for(|ended| next < ended + AHEAD).await.unwrap());
         let many = random.pick(&[1, 1, 3, 10, 30]);
-        let tasks: Vec<NewTask> =
-            share.by_ref().take(many).map(|n| chores::planned(&client, storm.seed, n)).collect();
+        let numbers: Vec<u64> = share.by_ref().take(many).collect();
+        let tasks: Vec<NewTask> = numbers.iter().map(|n| chores::planned(&client, storm.seed, *n)).collect();
         submit(&client, tasks).await;
+        for n in numbers.into_iter().filter(|n| n.is_multiple_of(EVERY)) {
+            let definition = Plan::small(storm.seed, n).definition();
+            // Its key makes that safe to repeat: whoever comes second is told of the first.
+            insist(|| client.start_ad_hoc(definition.clone()).key(key(n)).into_future()).await;
+        }
     }
 }
 

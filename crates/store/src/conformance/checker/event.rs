@@ -194,6 +194,11 @@ impl Ending {
         }
     }
 
+    /// Whether the history may say this about an attempt that ended so. A list without items is done at once.
+    pub(super) fn may_be(self, reason: Reason) -> bool {
+        self.reason() == reason || self == Self::Expanded && reason == Reason::Completed
+    }
+
     /// Whether a task in `state` may rest where a finish with this word left it.
     pub(super) fn rests_in(self, state: State) -> bool {
         match self {

@@ -146,10 +146,10 @@ fn misjudged(task: TaskId, finish: &Finish<'_>, told: &Told<'_>, claims: &Claims
             let others = told.finishes.iter().filter(|other| other.lease == lease);
             let refused = others.clone().all(|other| other.end == FinishEnd::Refused);
             // An operator's cancel looks the same as the handler's own.
-            let done = ended == Some(ending.reason()) && ending != Ending::Cancelled;
+            let done = ended.is_some_and(|ended| ending.may_be(ended)) && ending != Ending::Cancelled;
             return (refused && done).then_some(Violation::RefusedButDone { task, lease, ending });
         }
-        FinishEnd::Done(_) if ended == Some(ending.reason()) => return None,
+        FinishEnd::Done(_) if ended.is_some_and(|ended| ending.may_be(ended)) => return None,
         // Whoever ended it, it rested where this finish would have left it.
         FinishEnd::Repeated if claims.rests(lease).iter().any(|state| ending.rests_in(*state)) => {
             return None;

@@ -150,7 +150,7 @@ impl Log<'_> {
         let lease = claims.filter(|one| one.to == State::Claimed).count();
         let finishes = &self.told(task)?.finishes;
         let own = finishes.iter().filter(|finish| usize::try_from(finish.lease) == Ok(lease));
-        own.filter(|finish| finish.ending.reason() == entry.reason).map(|finish| finish.at).min()
+        own.filter(|finish| finish.ending.may_be(entry.reason)).map(|finish| finish.at).min()
     }
 
     /// I10: a claim whose worker says that the step is skipped has not run the handler.

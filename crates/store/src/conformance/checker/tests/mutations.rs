@@ -308,6 +308,9 @@ mutations! {
         let last = |what: &What| ends(what, item(0)) && matches!(what, What::Invoked { op: Op::Finish { lease: 2, .. }, .. });
         run.move_before(nests, last);
     };
+    a_step_was_begun_before_its_parent_had_no_items: BegunEarly about step('i'), |run| {
+        run.move_before(|what| begins(what, step('i')), |what| ends(what, step('h')));
+    };
     an_item_was_begun_before_the_parents_of_its_step_had_ended: BegunEarly about step('c'), |run| {
         run.move_before(|what| begins(what, item(1)), |what| ends(what, step('a')));
     };

@@ -58,7 +58,7 @@ pub(super) const LATER: [u64; 2] = [24, 25];
 pub(super) const PRUNED: [u64; 2] = [26, 27];
 
 /// A workflow: `a`; after it `b`, which is skipped, and `c`, which has two items; after `c` the workflow `d`; after `a` and `d` `e`; `f` needs `b` and is
-/// skipped; `g` comes after `b` and `e`, however they ended.
+/// skipped; `g` comes after `b` and `e`, however they ended; `h` has no items, and `i` comes after it.
 pub(super) const OUTER: u64 = 40;
 /// The workflow that `d` is.
 pub(super) const INNER: u64 = 41;
@@ -203,11 +203,14 @@ async fn workflows(stage: &Stage) {
     let steps = json!({
         "a": {}, "b": { "needs": ["a"] }, "c": { "needs": ["a"] }, "d": { "needs": ["c"], "workflow": "inner" },
         "e": { "needs": ["a", "d"] }, "f": { "needs": ["b"] }, "g": { "needs": ["b", "e"], "join": "all_done" },
+        "h": { "needs": ["a"] }, "i": { "needs": ["h"] },
     });
     stage.begin("client", ad_hoc(OUTER, definition(steps))).await;
     stage.work("alpha", step('a'), completed("1")).await;
     stage.decide("beta", step('c'), expanded(&["0", "1"], None)).await;
     stage.decide("beta", step('b'), Outcome::Skipped { note: "not needed".into() }).await;
+    stage.decide("beta", step('h'), expanded(&[], None)).await;
+    stage.work("alpha", step('i'), completed("1")).await;
     stage.work("alpha", item(1), completed("1")).await;
     stage.work("beta", item(0), failed_for_good("no")).await;
     let again = Command::Retry { task: item(0), force: true, by: By::default() };
