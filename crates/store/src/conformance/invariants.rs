@@ -11,7 +11,7 @@ use windlass_core::{
     Command, Reason, Schedule, State, Task, Timestamp, Waits, Worker, WorkflowState, history, limits, rank,
 };
 
-pub use self::workflows::{check_order, dump_workflows};
+pub use self::workflows::{check_order, check_order_of, dump_workflows};
 use crate::{Clock, Count, Due, Filter, Page, Record, Store};
 
 /// All records, oldest first.

@@ -211,8 +211,8 @@ fn check_joins(WorkflowRecord { workflow, blueprint, .. }: &WorkflowRecord, own:
 
 /// I10, where the clock never went back: at the moment at which a step was first offered, its parents had ended.
 pub async fn check_order(store: &dyn Store) {
-    for WorkflowRecord { workflow, blueprint, .. } in dump_workflows(store).await {
-        let filter = || Filter { workflow: Some(workflow.id), ..Filter::default() };
+    for workflow in dump_workflows(store).await {
+        let filter = || Filter { workflow: Some(workflow.workflow.id), ..Filter::default() };
         let (mut own, mut page) = (Vec::new(), Page { limit: 1000, after: None, oldest_first: true });
         loop {
             let listing = store.tasks(filter(), page).await.unwrap();
@@ -224,14 +224,21 @@ pub async fn check_order(store: &dyn Store) {
                 break;
             }
         }
-        let own: Vec<&Record> = own.iter().collect();
-        for step in 0..blueprint.len() {
-            let history = history_of(&own, workflow.id.step(step));
-            if let Some(entry) = history.iter().find(|entry| entry.reason == Reason::Ready) {
-                let parents = |parent| history_of(&own, workflow.id.step(parent));
-                let is_ready = is_ready(&blueprint, step, parents, Some(entry.at));
-                assert!(is_ready, "I10 {}: step {step} became ready at {}", workflow.id, entry.at);
-            }
+        check_order_of(&workflow, &own);
+    }
+}
+
+/// [`check_order`] for a workflow and `records` with all of its steps.
+pub fn check_order_of(WorkflowRecord { workflow, blueprint, .. }: &WorkflowRecord, records: &[Record]) {
+    let mut own: Vec<&Record> =
+        records.iter().filter(|record| record.task.spec.workflow == Some(workflow.id)).collect();
+    own.sort_by_key(|record| record.task.id);
+    for step in 0..blueprint.len() {
+        let history = history_of(&own, workflow.id.step(step));
+        if let Some(entry) = history.iter().find(|entry| entry.reason == Reason::Ready) {
+            let parents = |parent| history_of(&own, workflow.id.step(parent));
+            let is_ready = is_ready(blueprint, step, parents, Some(entry.at));
+            assert!(is_ready, "I10 {}: step {step} became ready at {}", workflow.id, entry.at);
         }
     }
 }
