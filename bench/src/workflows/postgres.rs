@@ -26,9 +26,9 @@ const START: &str = "WITH new AS MATERIALIZED (
         FROM new
     ), workflow AS (
         INSERT INTO workflows (id, namespace, name, version, definition, priority, nesting, created_at, state, paused,
-            waiting, nested, active, timed, done, skipped, cancelled, failed, updated_at, entries)
+            waiting, nested, active, timed, done, skipped, cancelled, failed, updated_at, entries, retries, rank)
         SELECT $3, 'default', 'bench', '1', 1, 0, 0, now(), 'steps_in_process', false, count(*) FILTER (WHERE needs > 0), 0,
-            count(*) FILTER (WHERE needs = 0), 0, 0, 0, 0, 0, now(), 1 FROM new
+            count(*) FILTER (WHERE needs = 0), 0, 0, 0, 0, 0, now(), 1, 0, 0 FROM new
     )
     INSERT INTO counts AS c SELECT 'default', 'default', 'bench:noop', true,
         CASE needs WHEN 0 THEN 'pending' ELSE 'waiting' END, pg_backend_pid() % 64, count(*) FROM new GROUP BY 5

@@ -92,8 +92,8 @@ impl<'c> Hand<'c> {
         Ok(Self {
             workflow: connection.prepare(
                 "INSERT INTO workflows (seq, id, namespace, name, version, definition, priority, nesting, created_at, state, paused,
-                    waiting, nested, active, timed, done, skipped, cancelled, failed, updated_at, entries)
-                 VALUES (1, ?1, 'default', 'bench', '1', 1, 0, 0, ?2, 'steps_in_process', 0, ?3, 0, ?4, 0, 0, 0, 0, 0, ?2, 1)",
+                    waiting, nested, active, timed, done, skipped, cancelled, failed, updated_at, entries, retries, rank)
+                 VALUES (1, ?1, 'default', 'bench', '1', 1, 0, 0, ?2, 'steps_in_process', 0, ?3, 0, ?4, 0, 0, 0, 0, 0, ?2, 1, 0, 0)",
             )?,
             insert: connection.prepare(
                 "INSERT INTO tasks (seq, id, namespace, queue, kind, priority, per_hour, per_retry, max_attempts, created_at, state,

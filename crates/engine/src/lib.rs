@@ -47,6 +47,7 @@ mod cron;
 pub mod draw;
 mod error;
 pub mod flow;
+mod functions;
 mod handler;
 mod ids;
 mod leader;
@@ -66,6 +67,10 @@ pub use client::{Client, Finished, OutputError};
 pub use context::{Ancestor, Context};
 pub use cron::Cron;
 pub use error::TaskError;
+pub use functions::{
+    AnalyticsFunctions, DiscoveryFunctions, Functions, GraphFunctions, HealthFunctions, ReadinessFunctions,
+    StateFunctions,
+};
 pub use handler::{Next, Running};
 pub use ids::{task_id, worker_id, workflow_id};
 pub use rules::{Rule, Rules};

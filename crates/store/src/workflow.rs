@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::{
-    Activity, Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Place, Rejected, Status, Task,
-    TaskId, Timestamp, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
+    Activity, Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Rejected, Status, Task, TaskId,
+    Timestamp, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
 };
 
 use crate::error::Result;
@@ -180,6 +180,7 @@ impl Tally {
 pub(crate) struct Blueprints {
     by_seq: Mutex<HashMap<i64, Arc<Blueprint>>>,
     /// Of workflows that something happened to not long ago.
+    #[cfg(feature = "postgres")]
     followed: Mutex<HashMap<WorkflowId, Arc<Blueprint>>>,
 }
 
@@ -213,7 +214,8 @@ impl Blueprints {
     /// With each whether it may be in a lane.
     #[cfg(feature = "postgres")]
     pub(crate) fn concerned(&self, task: TaskId) -> Vec<(TaskId, bool)> {
-        let (id, Place { step, item }) = (WorkflowId::of(task), Place::of(task));
+        let (id, windlass_core::Place { step, item }) =
+            (WorkflowId::of(task), windlass_core::Place::of(task));
         let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(blueprint) = followed.get(&id) else { return Vec::new() };
         let concerned = match &item {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Command, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule,
-    NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker,
-    WorkerId, Workflow, WorkflowId,
+    Activity, By, Command, Connections, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name,
+    NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp,
+    Worker, WorkerId, Workflow, WorkflowId,
 };
 
 use crate::error::Result;
@@ -308,6 +308,10 @@ impl<W: Wrap> Store for Wrapped<W> {
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
         self.wrap.call("reconcile", self.wrap.reconcile(&*self.inner, after, limit)).await
+    }
+
+    fn connections(&self) -> Connections {
+        self.inner.connections()
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {

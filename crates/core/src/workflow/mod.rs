@@ -13,8 +13,10 @@ mod builder;
 mod cascade;
 mod definition;
 mod graph;
+mod health;
 mod join;
 mod new;
+mod readiness;
 mod state;
 mod steer;
 mod view;
@@ -34,9 +36,11 @@ pub use definition::{
     Shared, Span, Step, WORKFLOW,
 };
 pub use graph::Graph;
+pub use health::{Analytics, Connections, SystemHealth};
 pub use join::Parents;
 pub(crate) use new::item;
 pub use new::{Admission, NewWorkflow, Source};
+pub use readiness::{Readiness, StepState};
 pub use state::WorkflowState;
 pub use steer::Steering;
 pub use view::{BlockingReason, ExecutionContext, ExecutionStatus};

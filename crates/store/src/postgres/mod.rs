@@ -35,9 +35,9 @@ use deadpool_postgres::Pool;
 use tokio::sync::{RwLock, watch};
 use uuid::Uuid;
 use windlass_core::{
-    Activity, By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask,
-    NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId,
-    Workflow, WorkflowId,
+    Activity, By, Connections, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule,
+    NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker,
+    WorkerId, Workflow, WorkflowId,
 };
 
 use crate::clock::Clock;
@@ -447,6 +447,11 @@ impl Store for PostgresStore {
             Look::Workflows(after) => inner.reconcile_workflow(after).await,
         })
         .await
+    }
+
+    fn connections(&self) -> Connections {
+        let deadpool_postgres::Status { max_size, size, available, .. } = self.inner.pool.status();
+        Connections { active: size.saturating_sub(available) as u64, max: max_size as u64 }
     }
 
     async fn describe(&self) -> Result<Vec<(&'static str, String)>> {

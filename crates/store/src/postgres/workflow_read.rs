@@ -70,7 +70,7 @@ impl Inner {
     }
 
     pub(super) async fn workflow_counts(self: &Arc<Self>) -> Result<Vec<WorkflowCount>> {
-        let answer = self.ask(|sql| &sql.workflow_counts, || args![]).await?;
+        let answer = self.ask(|sql| &sql.workflow_counts, Vec::new).await?;
         let mut counts = all(&answer, |row| {
             Ok(WorkflowCount {
                 namespace: row::name(row, 0)?,
