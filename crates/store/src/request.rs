@@ -333,16 +333,18 @@ impl Rings {
         [claimable, timed, settled, revoked].into_iter().for_each(|bell| *bell += 1);
     }
 
-    /// The bells for a task that went from one status to another.
-    pub(crate) fn note(&mut self, task: &Task, after: &Status, by_its_holder: bool) {
+    /// The bells for a task that went from one status to another. Says whether it has become claimable.
+    pub(crate) fn note(&mut self, task: &Task, after: &Status, by_its_holder: bool) -> bool {
         let before = &task.status;
         let entered = |is: fn(State) -> bool| u64::from(is(after.state) && !is(before.state));
         // One that has to wait for a slot rings when it is given one.
         let parked = task.spec.lane.is_some() && !after.slot;
-        self.claimable += if parked { 0 } else { entered(|state| state == State::Pending) };
+        let opened = if parked { 0 } else { entered(|state| state == State::Pending) };
+        self.claimable += opened;
         self.timed += u64::from(after.due_at.is_some() && after.due_at != before.due_at);
         self.settled += entered(State::is_final);
         self.revoked += u64::from(before.state.is_held() && !after.state.is_held() && !by_its_holder);
+        opened > 0
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Place, Waits, Workflow, WorkflowState};
+use super::{Place, StepState, Waits, Workflow, WorkflowState};
 use crate::state::State;
 use crate::task::Task;
 
@@ -62,7 +62,7 @@ pub struct ExecutionContext {
     pub pending: u32,
     /// Held by a worker that has not started them.
     pub enqueued: u32,
-    /// Running.
+    /// Running; or lists and workflows, whose parts are not over.
     pub in_progress: u32,
     /// Completed or settled by hand.
     pub completed: u32,
@@ -82,24 +82,18 @@ impl ExecutionContext {
     /// From all tasks of a workflow.
     #[must_use]
     pub fn of<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> Self {
-        let mut seen = [0_u32; State::ALL.len()];
+        let (mut seen, mut ready) = ([0_u32; StepState::ALL.len()], 0);
         for task in tasks {
-            if let Some(count) = State::ALL.iter().position(|state| *state == task.status.state) {
-                seen[count] += 1;
-            }
+            seen[StepState::of(&task.status) as usize] += 1;
+            ready += u32::from(task.status.state == State::Pending);
         }
-        let count = |states: &[State]| {
-            let with = State::ALL.iter().zip(seen).filter(|(state, _)| states.contains(state));
-            with.map(|(_, count)| count).sum::<u32>()
-        };
+        let count = |state: StepState| seen[state as usize];
         let total = seen.iter().sum();
-        let ready = count(&[State::Pending]);
-        let (enqueued, in_progress) = (count(&[State::Claimed]), count(&[State::Running]));
-        let completed = count(&[State::Completed, State::ResolvedManually]);
-        let failed = count(&[State::Failed, State::DeadLetter]);
-        let left_out = count(&[State::Skipped, State::Cancelled]);
-        let retrying = count(&[State::WaitingForRetry]);
-        let pending = ready + retrying + count(&[State::Waiting, State::Scheduled]);
+        let (enqueued, in_progress) = (count(StepState::Enqueued), count(StepState::InProgress));
+        let completed = count(StepState::Complete) + count(StepState::ResolvedManually);
+        let (failed, left_out) = (count(StepState::Error), count(StepState::Cancelled));
+        let retrying = count(StepState::WaitingForRetry);
+        let pending = count(StepState::Pending) + retrying;
         let status = if failed > 0 {
             ExecutionStatus::BlockedByFailures
         } else if ready > 0 {

@@ -4,6 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use serde_json::json;
 use windlass_core::{
     By, Command, Firing, Name, NewSchedule, NewTask, NewWorker, Outcome, Report, Retention, Start, State,
     TaskId, Timestamp, Token, WorkerId,
@@ -23,6 +24,7 @@ scenarios![
     what_an_operator_takes_away_rings,
     what_time_moves_rings,
     a_freed_slot_rings,
+    what_is_claimed_as_soon_as_it_can_be_does_not_ring,
     a_resumed_queue_rings,
     a_schedule_rings,
     a_command_that_does_nothing_does_not_ring,
@@ -165,6 +167,24 @@ async fn what_time_moves_rings(case: &Case) {
 }
 
 /// 0.8: the end of one task is the beginning of the next. Without a next one there is nothing to claim.
+/// Who ends a step and claims the next in one turn has left nothing for others to come for.
+async fn what_is_claimed_as_soon_as_it_can_be_does_not_ring(case: &Case) {
+    let worker = case.worker("w").await;
+    let steps = json!({ "a": {}, "b": { "needs": ["a"] }, "c": { "needs": ["b"] }, "d": { "needs": ["b"] } });
+    let id = case.start(1, steps).await;
+    let mut held = case.claim(&worker, 1).await;
+    for (limit, bells) in [(10, &[SETTLED][..]), (1, &[CLAIMABLE, SETTLED])] {
+        let turn = Turn {
+            commands: vec![finish(&held[0], completed("1"))],
+            claim: Some(claim_of(&worker, limit)),
+            ..Turn::default()
+        };
+        let turned = rings(case, case.store().turn(turn), bells, "a turn that claims what it opened").await;
+        held = turned.unwrap().claimed.unwrap();
+        assert_eq!(held.len(), 1, "of {id}");
+    }
+}
+
 async fn a_freed_slot_rings(case: &Case) {
     let worker = case.worker("w").await;
     case.submit(case.task_for("planner:1")).await;

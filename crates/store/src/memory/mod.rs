@@ -56,6 +56,8 @@ struct Rows {
     /// What was done to tasks of workflows and is not followed up yet.
     touched: Touched,
     rings: Rings,
+    /// What has become claimable in the present turn: if the same turn claims it, nobody need come for it.
+    opened: BTreeSet<TaskId>,
 }
 
 impl Default for MemoryStore {
@@ -97,6 +99,7 @@ impl Store for MemoryStore {
         turn.check()?;
         let now = self.clock.now();
         rows.check_term(turn.term, now)?;
+        rows.opened.clear();
         let receipts = turn.commands.iter().map(|command| rows.apply(command, now)).collect();
         rows.follow_up(now);
         let claimed = turn.claim.map_or(Ok(Vec::new()), |claim| rows.claim(&claim, now));

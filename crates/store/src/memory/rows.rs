@@ -127,7 +127,9 @@ impl Rows {
 
     pub(super) fn write_change(&mut self, change: TaskChange, by_holder: bool) {
         let Some(record) = self.seqs.get(&change.id).and_then(|seq| self.tasks.get_mut(seq)) else { return };
-        self.rings.note(&record.task, &change.after, by_holder);
+        if self.rings.note(&record.task, &change.after, by_holder) {
+            self.opened.insert(change.id);
+        }
         record.task.status = change.after;
         record.result = change.result.or(record.result.take());
         record.history.extend(change.entries);
@@ -167,6 +169,7 @@ impl Rows {
             let take = Command::Claim { task: task.id, worker: claim.worker.clone() };
             let Ok(changes) = transition(&Before::of(task), &take, now) else { break };
             let id = task.id;
+            self.rings.claimable -= u64::from(self.opened.remove(&id));
             self.write(id, changes, true);
             let taken = self.record(id).map(|Record { task, payload, notes, .. }| {
                 let details = notes.iter().rev().find_map(|notes| notes.details.clone());

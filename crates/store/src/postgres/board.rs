@@ -74,6 +74,11 @@ impl Row {
         !self.entries.is_empty() || self.waits
     }
 
+    /// Whether it has become claimable by the last of its changes.
+    pub(super) fn is_opened(&self) -> bool {
+        self.entries.last().is_some_and(|entry| entry.to == State::Pending) && self.task.is_claimable()
+    }
+
     /// The row as others find it after the transaction, at its new place.
     pub(super) fn settled(&self, at: String) -> Self {
         Self::new(self.seq, at, self.task.clone(), self.past.clone())
@@ -247,10 +252,9 @@ impl Board {
     pub(super) fn change(&mut self, change: TaskChange, by_holder: bool) {
         let Some(row) = self.rows.get_mut(&change.id) else { return };
         let moves = change.moves_lane(&row.task);
-        let claimable = self.rings.claimable;
-        self.rings.note(&row.task, &change.after, by_holder);
+        let is_opened = self.rings.note(&row.task, &change.after, by_holder);
         let before = row.change(change);
-        if self.rings.claimable > claimable {
+        if is_opened {
             self.opened.push(Opened::known(row.seq, &row.task));
         }
         let Task { spec, status, .. } = &row.task;

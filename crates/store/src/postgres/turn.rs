@@ -440,7 +440,11 @@ impl Tx {
             turned.push(Turned { receipts, claimed });
         }
         self.inner.remember(board, places, &taken);
-        Ok((turned, board.rings))
+        // What was claimed as soon as it could be, nobody need come for.
+        let is_new = |row: &&Row| board.get(row.task.id).is_some_and(Row::is_opened);
+        let mut rings = board.rings;
+        rings.claimable = rings.claimable.saturating_sub(taken.iter().filter(is_new).count() as u64);
+        Ok((turned, rings))
     }
 
     /// The claimed tasks of one turn. One that cannot be read holds up only itself: its lease lasts as long as the worker.

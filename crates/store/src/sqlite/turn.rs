@@ -157,6 +157,7 @@ impl Tx<'_, '_> {
         let command = Command::Claim { task: task.id, worker: worker.clone() };
         let mut changes = transition(&Before::of(&task), &command, self.now)?;
         self.write_changes(seq, &task, &changes, true)?;
+        self.ledger.rings.claimable -= u64::from(self.ledger.opened.remove(&task.id));
         if let Some(change) = changes.tasks.pop() {
             task.status = change.after;
         }

@@ -1,6 +1,6 @@
 //! One caller's work inside the writer's transaction: loading rows, writing what the core decided.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params, params_from_iter};
@@ -69,6 +69,8 @@ pub(super) struct Ledger {
     pub(super) tally: Tally,
     /// What is news for [`watch`](crate::Store::watch).
     pub(super) rings: Rings,
+    /// What has become claimable: if the same transaction claims it, nobody need come for it.
+    pub(super) opened: BTreeSet<TaskId>,
 }
 
 /// What tasks are counted by.
@@ -292,7 +294,9 @@ impl<'c> Tx<'_, 'c> {
         self.held.note(seq, before, after);
         self.count(&before.spec, before.status.state, -1);
         self.count(&before.spec, after.state, 1);
-        self.ledger.rings.note(before, after, by_holder);
+        if self.ledger.rings.note(before, after, by_holder) {
+            self.ledger.opened.insert(before.id);
+        }
         Ok(())
     }
 

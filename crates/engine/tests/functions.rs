@@ -1,0 +1,271 @@
+//! What can be asked about workflows: readiness, graph, state, analytics, health, discovery. The same on every store.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, clippy::float_cmp)]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass::{
+    BlockingReason, Claim, Claimed, Client, Command, Definition, ExecutionStatus, Json, Name, NewWorker,
+    Outcome, Readiness, Rejected, Steering, StepState, TaskId, Token, Windlass, WorkerId, WorkflowId,
+    WorkflowState,
+};
+use windlass_testbed::postgres::Server;
+
+/// A store, with somebody who claims and reports by hand.
+struct Hand {
+    windlass: Windlass,
+    client: Client,
+    worker: WorkerId,
+}
+
+impl Hand {
+    async fn on(address: &str) -> Self {
+        let windlass = Windlass::open(address).await.unwrap();
+        let worker = WorkerId::new("hand").unwrap();
+        windlass.store().register(NewWorker::new(worker.clone())).await.unwrap();
+        Self { client: windlass.client(), windlass, worker }
+    }
+
+    async fn start(&self, steps: Value) -> WorkflowId {
+        let definition: Definition =
+            serde_json::from_value(json!({ "name": "flow", "steps": steps })).unwrap();
+        self.client.start_ad_hoc(definition).await.unwrap().id
+    }
+
+    async fn claim(&self, limit: usize) -> Vec<Claimed> {
+        let claim = Claim {
+            worker: self.worker.clone(),
+            namespace: Name::default(),
+            queues: vec![Name::default()],
+            kinds: vec![Name::kind("work").unwrap()],
+            limit,
+        };
+        self.windlass.store().claim(claim).await.unwrap()
+    }
+
+    async fn report(&self, held: &Claimed, outcome: Outcome) {
+        let token = Token { task: held.task.id, lease: held.task.status.lease, worker: self.worker.clone() };
+        let finish = Command::Finish { token, started_at: None, outcome };
+        self.windlass.store().apply(vec![finish]).await.unwrap().remove(0).unwrap();
+    }
+
+    /// Claims one and reports.
+    async fn work(&self, outcome: Outcome) -> TaskId {
+        let held = self.claim(1).await.remove(0);
+        self.report(&held, outcome).await;
+        held.task.id
+    }
+
+    async fn status(&self, id: WorkflowId) -> Vec<Readiness> {
+        self.client.functions().readiness().status(id, None).await.unwrap()
+    }
+}
+
+fn completed() -> Outcome {
+    Outcome::Completed { result: Json::result("1").unwrap() }
+}
+
+fn failed(retryable: bool, retry_after: Option<Duration>) -> Outcome {
+    Outcome::Failed { error: "no".into(), retryable, retry_after }
+}
+
+/// Runs a test on each store.
+async fn on_each(test: impl AsyncFn(Hand)) {
+    let (server, directory) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
+    let file = format!("sqlite:{}", directory.path().join("w.db").display());
+    for address in ["memory:", &file, &server.url()] {
+        println!("on {address}");
+        test(Hand::on(address).await).await;
+    }
+}
+
+/// Linear, diamond, tree and mixed: what is satisfied, what is ready, level by level.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_follows_the_graph() {
+    on_each(async |hand| {
+        for (steps, levels) in [
+            (json!({ "a": w(&[]), "b": w(&["a"]), "c": w(&["b"]) }), [0, 1, 2, 0, 0]),
+            (json!({ "a": w(&[]), "b": w(&["a"]), "c": w(&["a"]), "d": w(&["b", "c"]) }), [0, 1, 1, 2, 0]),
+            (
+                json!({ "a": w(&[]), "b": w(&["a"]), "c": w(&["a"]), "d": w(&["b"]), "e": w(&["b"]) }),
+                [0, 1, 1, 2, 2],
+            ),
+            (
+                json!({ "a": w(&[]), "b": w(&[]), "c": w(&["a", "b"]), "d": w(&["a"]), "e": w(&["c", "d"]) }),
+                [0, 0, 1, 1, 2],
+            ),
+        ] {
+            let count = steps.as_object().unwrap().len();
+            let id = hand.start(steps).await;
+            let graph = hand.client.functions().graph();
+            for (name, level) in graph.levels(id).await.unwrap() {
+                let at = usize::from(name.as_bytes()[0] - b'a');
+                assert_eq!(level, levels[at], "{name}");
+                assert_eq!(graph.depth(id.step(u32::try_from(at).unwrap())).await.unwrap(), level);
+            }
+            for level in 0..=*levels[..count].iter().max().unwrap() {
+                let rows = hand.status(id).await;
+                assert_eq!(rows.len(), count);
+                for (row, its) in rows.iter().zip(levels) {
+                    let reason = match its.cmp(&level) {
+                        std::cmp::Ordering::Less => Some(BlockingReason::InvalidState),
+                        std::cmp::Ordering::Equal => None,
+                        std::cmp::Ordering::Greater => Some(BlockingReason::DependenciesNotSatisfied),
+                    };
+                    assert_eq!(
+                        (row.dependencies_satisfied, row.blocking_reason),
+                        (its <= level, reason),
+                        "{row:?}"
+                    );
+                    assert_eq!(row.ready_for_execution, its == level, "{row:?}");
+                    assert_eq!(row.completed_parents == row.total_parents, its <= level, "{row:?}");
+                    assert!(row.retry_eligible && row.last_failure_at.is_none(), "{row:?}");
+                }
+                let ready = hand.client.functions().readiness().ready_steps(id).await.unwrap();
+                let held = hand.claim(10).await;
+                assert_eq!(ready.len(), held.len());
+                for one in held {
+                    hand.report(&one, completed()).await;
+                }
+            }
+            assert_eq!(hand.client.functions().state().current(id).await.unwrap(), WorkflowState::Complete);
+            assert!(hand.client.functions().state().finalize(id).await.unwrap());
+        }
+    })
+    .await;
+}
+
+fn w(needs: &[&str]) -> Value {
+    json!({ "task": "work", "needs": needs })
+}
+
+/// 1 and 3 attempts; a failure for good on the first run; a delay that the handler asked for. 0 is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retries_have_boundaries() {
+    on_each(async |hand| {
+        let step = |attempts: u32| json!({ "a": { "task": "work", "retry": { "max_attempts": attempts, "initial": "1h", "max": "1h" } } });
+        let zero: Definition = serde_json::from_value(json!({ "name": "flow", "steps": step(0) })).unwrap();
+        assert!(hand.client.start_ad_hoc(zero).await.is_err());
+        let one = hand.start(step(1)).await;
+        hand.work(failed(true, None)).await;
+        let row = hand.status(one).await.remove(0);
+        assert_eq!((row.state, row.attempts, row.max_attempts), (StepState::Error, 1, Some(1)));
+        assert!(!row.retry_eligible && row.last_failure_at.is_some() && row.next_retry_at.is_none());
+        let three = hand.start(step(3)).await;
+        hand.work(failed(true, None)).await;
+        let row = hand.status(three).await.remove(0);
+        assert_eq!((row.state, row.attempts), (StepState::WaitingForRetry, 1));
+        assert_eq!(row.blocking_reason, Some(BlockingReason::BackoffNotElapsed));
+        assert!(row.retry_eligible && !row.ready_for_execution);
+        assert_eq!(row.backoff, Some(Duration::from_secs(3600)));
+        assert_eq!(row.next_retry_at.unwrap().since(row.last_failure_at.unwrap()), Duration::from_secs(3600));
+        // An operator does not wait. What the row does not tell any more, the history does.
+        hand.client.retry(three.step(0), false, windlass::By::default()).await.unwrap();
+        let again = hand.status(three).await.remove(0);
+        assert_eq!((again.state, again.last_failure_at), (StepState::Pending, row.last_failure_at));
+        assert!(again.ready_for_execution && again.backoff.is_none());
+        hand.work(failed(true, Some(Duration::from_secs(7)))).await;
+        let row = hand.status(three).await.remove(0);
+        assert_eq!((row.attempts, row.backoff), (2, Some(Duration::from_secs(7))));
+        let never = hand.start(step(3)).await;
+        hand.work(failed(false, None)).await;
+        let row = hand.status(never).await.remove(0);
+        assert_eq!((row.state, row.attempts, row.retry_eligible), (StepState::Error, 1, false));
+        assert_eq!(row.blocking_reason, Some(BlockingReason::RetryNotEligible));
+        let (_, context) = hand.client.functions().discovery().context(never).await.unwrap();
+        assert_eq!(context.status, ExecutionStatus::BlockedByFailures);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workflows_are_moved_by_compare_and_swap() {
+    use WorkflowState::{Complete, EnqueuingSteps, EvaluatingResults, StepsInProcess};
+    on_each(async |hand| {
+        let id = hand.start(json!({ "a": w(&[]) })).await;
+        let state = hand.client.functions().state();
+        let go =
+            async |from, to, owner| state.transition(id, from, to, owner, Some("by hand")).await.unwrap();
+        assert!(!go(EvaluatingResults, EnqueuingSteps, "one").await, "it is not there");
+        assert!(!go(StepsInProcess, EnqueuingSteps, "one").await, "there is no such arrow");
+        assert!(go(StepsInProcess, EvaluatingResults, "one").await);
+        assert!(!go(EvaluatingResults, EnqueuingSteps, "two").await, "it belongs to another");
+        assert!(!go(EvaluatingResults, Complete, "one").await, "its steps are not");
+        assert!(go(EvaluatingResults, EnqueuingSteps, "one").await);
+        assert!(go(EnqueuingSteps, StepsInProcess, "one").await);
+        assert!(!state.finalize(id).await.unwrap());
+        hand.work(completed()).await;
+        assert!(state.finalize(id).await.unwrap() && state.finalize(id).await.unwrap());
+        let unknown = WorkflowId::of(windlass::task_id());
+        let error = state.current(unknown).await.unwrap_err();
+        assert!(matches!(error.rejected(), Some(Rejected::UnknownWorkflow { .. })), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cycles_are_found_before_they_are_made() {
+    on_each(async |hand| {
+        let id = hand.start(json!({ "a": w(&[]), "b": w(&["a"]), "c": w(&["b"]) })).await;
+        let graph = hand.client.functions().graph();
+        for (from, to, is) in [(0, 2, false), (2, 0, true), (1, 1, true), (0, 1, false), (1, 0, true)] {
+            assert_eq!(
+                graph.would_be_a_cycle(id.step(from), id.step(to)).await.unwrap(),
+                is,
+                "{from} to {to}"
+            );
+        }
+        hand.work(completed()).await;
+        let before = graph.transitive_dependencies(id, "c").await.unwrap();
+        let told: Vec<_> =
+            before.iter().map(|one| (&*one.name, one.distance, one.result.is_some())).collect();
+        assert_eq!(told, [("b", 1, false), ("a", 2, true)]);
+        hand.client.steer(id, Steering::Cancel, windlass::By::default()).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_whole_is_counted() {
+    on_each(async |hand| {
+        let functions = hand.client.functions();
+        let health = functions.health().counts().await.unwrap();
+        assert_eq!((health.total_workflows(), health.score(), health.is_under_heavy_load()), (0, 1.0, false));
+        let metrics = functions.analytics().metrics(None).await.unwrap();
+        assert_eq!(
+            (metrics.active_workflows, metrics.completion_rate(), metrics.average_step_seconds()),
+            (0, 0.0, 0.0)
+        );
+        let first = hand.start(json!({ "a": w(&[]), "b": w(&["a"]) })).await;
+        let second = hand.start(json!({ "a": w(&[]) })).await;
+        let ready = functions.discovery().ready_workflows(5).await.unwrap();
+        assert_eq!(
+            ready.iter().map(|one| (one.workflow.id, one.ready)).collect::<Vec<_>>(),
+            [(first, 1), (second, 1)]
+        );
+        assert_eq!(functions.discovery().ready_info(second).await.unwrap(), ready[1]);
+        let held = hand.claim(2).await;
+        let health = functions.health().counts().await.unwrap();
+        assert_eq!((health.steps(StepState::Enqueued), health.steps(StepState::Pending)), (2, 1));
+        hand.report(&held[0], completed()).await;
+        hand.report(&held[1], failed(false, None)).await;
+        hand.client.steer(second, Steering::GiveUp, windlass::By::default()).await.unwrap();
+        hand.work(completed()).await;
+        let health = functions.health().counts().await.unwrap();
+        assert_eq!((health.total_workflows(), health.total_steps(), health.active_workflows()), (2, 3, 0));
+        assert_eq!(
+            (health.workflows(WorkflowState::Complete), health.workflows(WorkflowState::Error)),
+            (1, 1)
+        );
+        assert_eq!((health.steps(StepState::Complete), health.steps(StepState::Error)), (2, 1));
+        assert!((0.4..0.61).contains(&health.score()), "half of them: {}", health.score());
+        assert!(health.is_under_heavy_load(), "half of them failed");
+        let metrics = functions.analytics().metrics(None).await.unwrap();
+        let activity = metrics.activity;
+        assert_eq!((activity.started, activity.completed, activity.failed, activity.steps), (2, 1, 1, 2));
+        assert_eq!((metrics.completion_rate(), metrics.error_rate()), (50.0, 50.0));
+        assert_eq!((metrics.namespaces, metrics.definitions, metrics.active_workflows), (1, 1, 0));
+    })
+    .await;
+}
