@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Command, Connections, Definition, Entity, Explanation, Facts, Firing, Json, Leadership,
-    Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Rejected, Retention, Schedule, Steering,
-    TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId, explain,
+    Activity, By, Command, Connections, Definition, Entity, Execution, Executions, Explanation, Facts,
+    Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Rejected, Retention,
+    Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId, explain,
 };
 
 use crate::error::Result;
@@ -173,6 +173,9 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// and states of workflows), and puts right what does not follow from them. Begins at `after`, the end of an earlier look, and
     /// looks at no more than `limit` lanes, or at one workflow.
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled>;
+
+    /// The slowest of what ended since a moment.
+    async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>>;
 
     /// Connections that are in use, and how many there may be; nothing, for a store that has none.
     fn connections(&self) -> Connections {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Command, Connections, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name,
-    NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp,
-    Worker, WorkerId, Workflow, WorkflowId,
+    Activity, By, Command, Connections, Definition, Entity, Execution, Executions, Facts, Firing, Json,
+    Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering,
+    TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId,
 };
 
 use crate::error::Result;
@@ -304,6 +304,10 @@ impl<W: Wrap> Store for Wrapped<W> {
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {
         self.wrap.call("activity", self.inner.activity(since)).await
+    }
+
+    async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {
+        self.wrap.call("executions", self.inner.executions(wanted)).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -12,6 +12,7 @@ mod blueprint;
 mod builder;
 mod cascade;
 mod definition;
+mod executions;
 mod graph;
 mod health;
 mod join;
@@ -35,6 +36,7 @@ pub use definition::{
     Action, Child, Defaults, Definition, Growth, Identity, Join, Map, OnFailure, RESERVED, RUN, Retry,
     Shared, Span, Step, WORKFLOW,
 };
+pub use executions::{Execution, Executions, Gathering};
 pub use graph::Graph;
 pub use health::{Analytics, Connections, SystemHealth};
 pub use join::Parents;
@@ -378,6 +380,12 @@ impl Workflow {
     #[must_use]
     pub fn is_own_version(version: &str) -> bool {
         version.starts_with('\u{1}')
+    }
+
+    /// The version of its definition as it is shown: none, if that belongs to this workflow alone.
+    #[must_use]
+    pub fn shown_version(&self) -> &str {
+        if Self::is_own_version(&self.version) { "" } else { &self.version }
     }
 
     /// Whether a change of one of its tasks means anything to it or to the others.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass::{
-    Activity, By, Command, Count, Defined, Definition, DefinitionLine, Due, Entity, Error, Facts, Filter,
-    Firing, Json, Leadership, Lease, Listing, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Page,
-    Pulse, ReadyWorkflow, Reconciled, Record, Retention, Rings, Schedule, Started, Steering, Store,
-    StoredDefinition, Submitted, TaskId, Term, Timestamp, Turn, Turned, Worker, WorkerId, Workflow,
-    WorkflowCount, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord,
+    Activity, By, Command, Count, Defined, Definition, DefinitionLine, Due, Entity, Error, Execution,
+    Executions, Facts, Filter, Firing, Json, Leadership, Lease, Listing, Name, NewSchedule, NewTask,
+    NewWorker, NewWorkflow, Page, Pulse, ReadyWorkflow, Reconciled, Record, Retention, Rings, Schedule,
+    Started, Steering, Store, StoredDefinition, Submitted, TaskId, Term, Timestamp, Turn, Turned, Worker,
+    WorkerId, Workflow, WorkflowCount, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord,
 };
 use windlass_store::conformance::checker::{Answer, Op};
 
@@ -40,6 +40,7 @@ const READS: &[&str] = &[
     "workflow_counts",
     "ready_workflows",
     "activity",
+    "executions",
     "paused",
     "has_entity",
     "entities",
@@ -438,6 +439,11 @@ impl Store for Line {
     async fn activity(&self, since: Timestamp) -> Result<Activity> {
         let store = self.world.store.clone();
         self.plain("activity", async move { store.activity(since).await }).await
+    }
+
+    async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {
+        let store = self.world.store.clone();
+        self.plain("executions", async move { store.executions(wanted).await }).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

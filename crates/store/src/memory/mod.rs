@@ -12,9 +12,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Command, Definition, Entity, Facts, Firing, Invalid, Json, LaneHolder, Leadership, Lease,
-    Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Place, Rejected, Retention, Schedule, Steering, Task,
-    TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId, campaign, limits, resign,
+    Activity, By, Command, Definition, Entity, Execution, Executions, Facts, Firing, Invalid, Json,
+    LaneHolder, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Place, Rejected,
+    Retention, Schedule, Steering, Task, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId,
+    campaign, limits, resign,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -382,6 +383,10 @@ impl Store for MemoryStore {
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {
         Ok(self.open()?.activity(since))
+    }
+
+    async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {
+        Ok(self.open()?.executions(wanted))
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use windlass_core::{
-    Activity, Before, By, Cascade, Definition, Ended, Json, Name, NewWorkflow, OnConflict, Rejected,
-    Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted, Workflow, WorkflowId, WorkflowState,
-    conclude, limits, nest,
+    Activity, Before, By, Cascade, Definition, Ended, Execution, Executions, Json, Name, NewWorkflow,
+    OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted,
+    Workflow, WorkflowId, WorkflowState, conclude, limits, nest,
 };
 
 use super::Rows;
@@ -321,6 +321,22 @@ impl Rows {
         let mut sum = Activity::default();
         self.activity.range(Activity::minute(since)..).for_each(|(_, activity)| sum.add(activity));
         sum
+    }
+
+    pub(super) fn executions(&self, wanted: Executions) -> Vec<Execution> {
+        let mut gathering = wanted.clone().gather();
+        let all = self.workflows.values().filter(|record| wanted.wants(&record.workflow));
+        for WorkflowRecord { workflow, blueprint, .. } in all {
+            if !wanted.of_steps {
+                gathering.note_workflow(workflow);
+                continue;
+            }
+            for task in self.in_range(workflow.id.tasks()) {
+                let step = blueprint.step(Place::of(task.id).step);
+                gathering.note_step(workflow, step.map_or("", |step| &step.name), task);
+            }
+        }
+        gathering.done()
     }
 
     /// Looks at the first workflow after `after` that is not over.

@@ -27,9 +27,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask,
-    NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId,
-    Workflow, WorkflowId,
+    Activity, By, Definition, Entity, Execution, Executions, Facts, Firing, Json, Leadership, Lease, Name,
+    NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp,
+    Worker, WorkerId, Workflow, WorkflowId,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -385,6 +385,11 @@ impl Store for SqliteStore {
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {
         self.readers.run(move |snapshot| snapshot.activity(since)).await
+    }
+
+    async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {
+        let blueprints = self.blueprints.clone();
+        self.readers.run(move |snapshot| snapshot.executions(&blueprints, wanted)).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rusqlite::{Row, ToSql};
 use windlass_core::{
-    Activity, Blueprint, Cascade, Json, Name, Place, Task, TaskId, Timestamp, Workflow, WorkflowId,
+    Activity, Blueprint, Cascade, Execution, Executions, Json, Name, Place, Task, TaskId, Timestamp,
+    Workflow, WorkflowId,
 };
 
 use super::read::Snapshot;
@@ -108,6 +109,34 @@ impl Snapshot<'_> {
             }
         }
         Ok(found)
+    }
+
+    pub(super) fn executions(
+        &self,
+        blueprints: &Blueprints,
+        wanted: Executions,
+    ) -> rusqlite::Result<Vec<Execution>> {
+        let mut gathering = wanted.clone().gather();
+        let mut statement = self.statement(include_str!("sql/workflows_since.sql"))?;
+        let mut rows = statement.query([wanted.since.as_micros()])?;
+        while let Some(row) = rows.next()? {
+            let Stored { workflow, definition, .. } = workflow_row::stored(row)?;
+            if !wanted.wants(&workflow) {
+                continue;
+            }
+            if !wanted.of_steps {
+                gathering.note_workflow(&workflow);
+                continue;
+            }
+            let blueprint = self.blueprint(blueprints, definition, None)?;
+            let range = workflow.id.tasks();
+            let values = [range.start().as_bytes(), range.end().as_bytes()];
+            for (_, task) in self.all(include_str!("sql/steps_between.sql"), values, row::task)? {
+                let step = blueprint.step(Place::of(task.id).step);
+                gathering.note_step(&workflow, step.map_or("", |step| &step.name), &task);
+            }
+        }
+        Ok(gathering.done())
     }
 
     pub(super) fn activity(&self, since: Timestamp) -> rusqlite::Result<Activity> {
