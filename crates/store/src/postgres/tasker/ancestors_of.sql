@@ -6,7 +6,7 @@ DECLARE
     places  integer[];
     parents integer[];
     seen    boolean[];
-    found   integer[] := '{}';
+    reached   integer[] := '{}';
     far     integer[] := '{}';
     many    integer := 0;
     next    integer := 0;
@@ -25,14 +25,14 @@ BEGIN
             IF NOT seen[parent + 1] THEN
                 seen[parent + 1] := true;
                 many := many + 1;
-                found[many] := parent;
+                reached[many] := parent;
                 far[many] := away;
             END IF;
         END LOOP;
         next := next + 1;
         EXIT WHEN next > many;
-        at := found[next];
+        at := reached[next];
         away := far[next] + 1;
     END LOOP;
-    RETURN QUERY SELECT * FROM unnest(found, far);
+    RETURN QUERY SELECT * FROM unnest(reached, far);
 END $$;

@@ -1,7 +1,8 @@
 -- How many steps come before each step of a workflow on the longest way; 0 for those without parents. An item is where its step is.
 CREATE FUNCTION {prefix}tasker.calculate_dependency_levels(input_task_uuid uuid)
 RETURNS TABLE (workflow_step_uuid uuid, dependency_level integer)
-LANGUAGE plpgsql STABLE PARALLEL SAFE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     levels integer[];
 BEGIN

@@ -1,6 +1,7 @@
 -- Whether a step has enough parents that are done, or over, as its join says; null if there is no such step.
 CREATE FUNCTION {prefix}tasker.check_step_dependencies(step_uuid uuid) RETURNS boolean
-LANGUAGE plpgsql STABLE PARALLEL SAFE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     workflow constant uuid := {schema}.workflow_of(step_uuid);
     step     constant integer := {schema}.step_of(step_uuid) + 1;

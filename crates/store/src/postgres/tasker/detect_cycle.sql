@@ -1,6 +1,6 @@
 -- Whether an edge between two steps of a workflow would close a cycle: that the first comes after the second already, or is the second.
 CREATE FUNCTION {prefix}tasker.detect_cycle(from_step_uuid uuid, to_step_uuid uuid) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT EXISTS (
         SELECT FROM {schema}.workflows w
         WHERE w.id = {schema}.workflow_of(from_step_uuid) AND w.id = {schema}.workflow_of(to_step_uuid)

@@ -16,7 +16,7 @@ CREATE FUNCTION {prefix}tasker.get_analytics_metrics(since_timestamp timestamptz
     step_throughput         bigint,
     analysis_period_start   timestamptz,
     calculated_at           timestamptz
-) LANGUAGE sql STABLE PARALLEL RESTRICTED SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE sql STABLE PARALLEL RESTRICTED SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT
         w.active, w.namespaces, w.types,
         CASE WHEN w.total = 0 THEN 1.000 ELSE round(0.5 * w.complete / w.total + 0.3 * (1 - w.error / w.total)

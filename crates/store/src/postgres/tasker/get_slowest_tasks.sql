@@ -18,7 +18,7 @@ CREATE FUNCTION {prefix}tasker.get_slowest_tasks(
     error_count          integer,
     error_rate           numeric,
     last_executed_at     timestamptz
-) LANGUAGE sql STABLE PARALLEL SAFE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT {schema}.named_id(t.namespace, t.name, t.version), t.name, round(avg(t.seconds), 6), max(t.seconds), min(t.seconds),
         count(*)::integer, round(avg(t.steps), 2), count(*) FILTER (WHERE t.state = 'error')::integer,
         round(count(*) FILTER (WHERE t.state = 'error') * 100.0 / count(*), 2), max(t.finished_at)

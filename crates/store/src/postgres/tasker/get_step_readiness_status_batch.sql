@@ -17,10 +17,11 @@ CREATE FUNCTION {prefix}tasker.get_step_readiness_status_batch(input_task_uuids 
     max_attempts            integer,
     backoff_request_seconds integer,
     last_attempted_at       timestamptz
-) LANGUAGE plpgsql STABLE PARALLEL SAFE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    -- Arrays of this language are read anywhere in no time; those of a row would be unpacked each time.
+    -- Arrays in variables are read anywhere in no time, as long as plans do not hold them; those of a row would be unpacked each time.
     flow      record;
     names     text[];
     needed    integer[];

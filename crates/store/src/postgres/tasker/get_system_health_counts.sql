@@ -26,7 +26,7 @@ CREATE FUNCTION {prefix}tasker.get_system_health_counts() RETURNS TABLE (
     total_steps                               bigint,
     active_connections                        bigint,
     max_connections                           bigint
-) LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
+) LANGUAGE sql STABLE PARALLEL RESTRICTED SET jit = off AS $$
     SELECT
         coalesce(w.of ->> 'pending', '0')::bigint,
         coalesce(w.of ->> 'initializing', '0')::bigint,

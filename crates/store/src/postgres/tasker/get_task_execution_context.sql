@@ -15,7 +15,7 @@ CREATE FUNCTION {prefix}tasker.get_task_execution_context(input_task_uuid uuid) 
     completion_percentage numeric,
     health_status         text,
     enqueued_steps        bigint
-) LANGUAGE sql STABLE PARALLEL SAFE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT c.id, c.named, c.state, c.total, c.pending, c.running, c.done, c.failed, c.ready, s.status,
         CASE s.status
             WHEN 'blocked_by_failures' THEN 'handle_failures'

@@ -8,6 +8,6 @@ CREATE VIEW {prefix}tasker.workflow_step_edges AS SELECT
     t.created_at,
     t.created_at AS updated_at
 FROM {schema}.workflows w
-JOIN {schema}.definitions d ON d.seq = w.definition
-JOIN {schema}.tasks t ON t.id >= w.id AND t.id <= {schema}.last_task(w.id) AND w.id = {schema}.workflow_of(t.id) AND t.is_step
-CROSS JOIN LATERAL unnest(d.parents[d.places[{schema}.step_of(t.id) + 1] + 1 : d.places[{schema}.step_of(t.id) + 2]]) AS p (parent);
+JOIN {schema}.tasks t ON t.id >= w.id AND t.id <= {schema}.last_task(w.id)
+    AND w.id <= t.id AND w.id >= {schema}.workflow_of(t.id) AND t.is_step
+JOIN LATERAL {schema}.edges_of(w.definition) p ON p.step = {schema}.step_of(t.id);
