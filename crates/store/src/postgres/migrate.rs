@@ -5,7 +5,7 @@ use windlass_core::Timestamp;
 
 use super::failure::{Failure, words};
 use super::tx::{args, run};
-use super::{Schema, row};
+use super::{Schema, row, tasker};
 use crate::error::{Error, Result};
 use crate::migration::{self, Known, Migration, checksum};
 
@@ -14,6 +14,7 @@ const MIGRATIONS: &Known = &[
     ("functions", include_str!("migrations/002_functions.sql")),
     ("documents", include_str!("migrations/003_documents.sql")),
     ("workflows", include_str!("migrations/004_workflows.sql")),
+    ("tasker", tasker::SQL),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

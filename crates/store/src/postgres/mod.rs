@@ -19,6 +19,7 @@ mod schedules;
 mod sql;
 mod submit;
 mod submit_in;
+mod tasker;
 mod turn;
 mod tx;
 mod workflow_read;
