@@ -1,17 +1,19 @@
 //! Everything that can be asked about workflows, in groups, as document 002 of the field has it: readiness, graph, state, analytics,
 //! health, discovery. Each answer is the same on every store.
 
+use std::time::Duration;
+
 use windlass_core::{
-    Analytics, By, ExecutionContext, Name, Place, Readiness, Rejected, State, Steering, SystemHealth, TaskId,
-    Timestamp, Workflow, WorkflowId, WorkflowState,
+    Analytics, By, Execution, ExecutionContext, Executions, Name, Patience, Place, Readiness, Rejected,
+    Stale, State, Steering, SystemHealth, TaskId, Timestamp, Workflow, WorkflowId, WorkflowState, limits,
 };
-use windlass_store::{ReadyWorkflow, Result};
+use windlass_store::{Count, Filter, Listing, Page, ReadyWorkflow, Result, WorkflowFilter};
 
 use crate::client::Client;
 use crate::workflow::{Inspection, StepAncestor};
 
 /// How long whoever moves a workflow is the only one to.
-const HOLD: std::time::Duration = std::time::Duration::from_secs(30);
+const HOLD: Duration = Duration::from_secs(30);
 
 impl Client {
     /// What can be asked about workflows, in groups.
@@ -207,7 +209,7 @@ impl AnalyticsFunctions<'_> {
     pub async fn metrics(&self, since: Option<Timestamp>) -> Result<Analytics> {
         let store = self.0.store();
         let at = store.now().await?;
-        let since = since.unwrap_or_else(|| at.minus(std::time::Duration::from_secs(3600)));
+        let since = since.unwrap_or_else(|| at.minus(Duration::from_secs(3600)));
         let (activity, counts) = (store.activity(since).await?, store.workflow_counts().await?);
         let health = HealthFunctions(self.0).counts().await?;
         Ok(Analytics::new(
@@ -218,6 +220,24 @@ impl AnalyticsFunctions<'_> {
             at,
         ))
     }
+}
+
+impl AnalyticsFunctions<'_> {
+    /// The slowest of what ended since a moment.
+    pub async fn slowest(&self, wanted: Executions) -> Result<Vec<Execution>> {
+        self.0.store().executions(wanted).await
+    }
+}
+
+/// What waits in a queue to be claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueStatistics {
+    /// How many tasks.
+    pub length: u64,
+    /// How long ago the one was submitted that was first.
+    pub oldest: Option<Duration>,
+    /// How long ago the one was submitted that was last.
+    pub newest: Option<Duration>,
 }
 
 /// How the whole is doing.
@@ -235,6 +255,45 @@ impl HealthFunctions<'_> {
             steps.iter().filter(|count| count.is_step).map(|count| (count.state, count.tasks)),
             store.connections(),
         ))
+    }
+
+    /// What waits in a queue of this namespace to be claimed.
+    pub async fn queue(&self, queue: &str) -> Result<QueueStatistics> {
+        let (store, queue, namespace) = (self.0.store(), Name::queue(queue)?, self.0.namespace.clone());
+        let of_queue = |count: &&Count| count.queue == queue && count.namespace == namespace;
+        let counts = store.counts().await?;
+        let waiting = counts.iter().filter(of_queue).filter(|count| count.state == State::Pending);
+        let length = waiting.map(|count| count.tasks).sum();
+        let now = store.now().await?;
+        let filter = Filter {
+            states: vec![State::Pending],
+            queue: Some(queue.clone()),
+            namespace: Some(namespace.clone()),
+            ..Filter::default()
+        };
+        let at = |oldest_first| store.tasks(filter.clone(), Page { limit: 1, after: None, oldest_first });
+        let age = |found: Listing| found.tasks.first().map(|task| now.since(task.spec.created_at));
+        Ok(QueueStatistics { length, oldest: age(at(true).await?), newest: age(at(false).await?) })
+    }
+
+    /// The workflows that have used up most of the time that they may rest, or more; those with the least left first.
+    pub async fn stale(&self, patience: Patience) -> Result<Vec<Stale>> {
+        let (store, open) =
+            (self.0.store(), WorkflowState::ALL.into_iter().filter(|state| !state.is_final()));
+        let filter = WorkflowFilter { states: open.collect(), ..WorkflowFilter::default() };
+        let mut page = Page { limit: limits::PAGE, after: None, oldest_first: true };
+        let (now, mut stale) = (store.now().await?, Vec::new());
+        loop {
+            let listing = store.workflows(filter.clone(), page).await?;
+            stale.extend(listing.workflows.iter().filter_map(|workflow| patience.check(workflow, now)));
+            page.after = listing.next;
+            if page.after.is_none() {
+                break;
+            }
+        }
+        let left = |stale: &Stale| stale.rested.as_secs_f64() / stale.allowed.as_secs_f64().max(1e-9);
+        stale.sort_by(|a, b| left(b).total_cmp(&left(a)));
+        Ok(stale)
     }
 }
 

@@ -68,8 +68,8 @@ pub use context::{Ancestor, Context};
 pub use cron::Cron;
 pub use error::TaskError;
 pub use functions::{
-    AnalyticsFunctions, DiscoveryFunctions, Functions, GraphFunctions, HealthFunctions, ReadinessFunctions,
-    StateFunctions,
+    AnalyticsFunctions, DiscoveryFunctions, Functions, GraphFunctions, HealthFunctions, QueueStatistics,
+    ReadinessFunctions, StateFunctions,
 };
 pub use handler::{Next, Running};
 pub use ids::{task_id, worker_id, workflow_id};

@@ -1,6 +1,10 @@
 //! `windlass stats`.
 
+mod health;
+mod slowest;
+
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -14,16 +18,62 @@ use crate::table::Table;
 
 /// Count tasks by queue, kind and state, and workflows by name and state
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  windlass stats\n  windlass stats --all-namespaces --json")]
+#[command(
+    after_help = "Examples:\n  windlass stats\n  windlass stats --all-namespaces --json\n  windlass stats --slowest steps --since 1h\n  \
+    windlass stats --slowest workflows --each --name nightly\n  windlass stats --health\n  windlass stats --stale"
+)]
 pub(crate) struct StatsArgs {
     /// Of all namespaces
     #[arg(long)]
     all_namespaces: bool,
+    /// Show what took longest instead, of what ended lately
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["health", "stale"])]
+    slowest: Option<Slowest>,
+    /// Show how all workflows are doing instead, and what has happened lately
+    #[arg(long, conflicts_with = "stale")]
+    health: bool,
+    /// Show the workflows instead that have rested for too long, or nearly
+    #[arg(long)]
+    stale: bool,
+    /// What is lately
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = crate::duration::parse)]
+    since: Duration,
+    /// Each by itself, and not all of a definition or of a step together
+    #[arg(long, requires = "slowest")]
+    each: bool,
+    /// Leave out what there were fewer of, if they are shown together
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "slowest")]
+    min_executions: u64,
+    /// Of the definition with this name
+    #[arg(long, value_parser = crate::definition::name, requires = "slowest")]
+    name: Option<Name>,
+    /// And this version
+    #[arg(long, value_name = "VERSION", requires = "slowest")]
+    definition_version: Option<String>,
+    /// How many of the slowest at most, 1 to 1000
+    #[arg(long, value_name = "N", default_value = "10", value_parser = crate::task::limit)]
+    limit: usize,
+}
+
+/// What may be slow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Slowest {
+    /// Steps, and items of lists
+    Steps,
+    /// Whole workflows
+    Workflows,
 }
 
 pub(crate) async fn run(session: &Session, args: &StatsArgs) -> Result<Answer> {
     let scope = session.scope(args.all_namespaces)?;
     let client = session.existing().await?;
+    if let Some(of) = args.slowest {
+        return slowest::run(&client, scope, of, args, session.paint()).await;
+    } else if args.health {
+        return health::run(&client, args, session.paint()).await;
+    } else if args.stale {
+        return health::stale(&client, scope.as_ref(), session.paint()).await;
+    }
     let mut counts = client.stats().await?;
     counts.retain(|count| scope.as_ref().is_none_or(|wanted| *wanted == count.namespace));
     let mut workflows = client.workflow_stats().await?;

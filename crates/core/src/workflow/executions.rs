@@ -61,6 +61,13 @@ pub struct Execution {
 }
 
 impl Execution {
+    /// To two decimals.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn average_steps(steps: u64, executions: u64) -> f64 {
+        (steps as f64 * 100.0 / executions.max(1) as f64).round() / 100.0
+    }
+
     /// How many of a hundred failed for good, to two decimals.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
@@ -183,7 +190,6 @@ impl Gathering {
 
     /// The slowest, slowest first.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)]
     pub fn done(mut self) -> Vec<Execution> {
         let least = self.wanted.together.unwrap_or(0);
         let sums = self.sums.into_iter().filter(|(_, sum)| sum.executions >= least);
@@ -200,7 +206,7 @@ impl Gathering {
                 average: sum.total / sum.timed.max(1),
                 max: sum.max,
                 min: sum.min.unwrap_or_default(),
-                steps: (sum.steps as f64 * 100.0 / sum.executions as f64).round() / 100.0,
+                steps: Execution::average_steps(sum.steps, sum.executions),
                 last_at: sum.last_at.unwrap_or(Timestamp::MIN),
             })
             .collect();

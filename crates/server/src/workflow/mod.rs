@@ -8,7 +8,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use windlass::{
-    Client, Cursor, Name, Page, Rejected, Steering, WorkflowFilter, WorkflowId, WorkflowState, limits,
+    Client, Cursor, Name, Page, ReadyWorkflow, Rejected, Steering, WorkflowFilter, WorkflowId, WorkflowState,
+    limits,
 };
 
 use crate::actor::ByArgs;
@@ -19,6 +20,7 @@ use crate::session::Session;
 use crate::show::Answer;
 use crate::show::step::Steps;
 use crate::show::workflow::{AncestorJson, Seen, SeenJson, WorkflowJson, ancestors_table, page, table};
+use crate::table::{Cell, Table};
 use operate::Verb;
 pub(crate) use target::StepTarget;
 use target::Target;
@@ -185,6 +187,9 @@ pub(crate) struct ListArgs {
     /// Of the definition with this name
     #[arg(long, value_parser = crate::definition::name)]
     name: Option<Name>,
+    /// Only those with steps that can be claimed, highest computed priority first
+    #[arg(long, conflicts_with_all = ["states", "cursor", "oldest_first"])]
+    ready: bool,
     /// How many at most, 1 to 1000
     #[arg(long, value_name = "N", default_value = "100", value_parser = crate::task::limit)]
     limit: usize,
@@ -254,8 +259,44 @@ async fn see(session: &Session, client: &Client, id: WorkflowId, most: Steps) ->
     Ok(Answer::new(page(&seen, now, session.paint()), &SeenJson::of(&seen)))
 }
 
+/// Those with steps that can be claimed.
+async fn list_ready(session: &Session, args: &ListArgs) -> Result<Answer> {
+    let (scope, client) = (session.scope(args.all_namespaces)?, session.existing().await?);
+    let now = client.store().now().await?;
+    let mut ready = client.functions().discovery().ready_workflows(limits::PAGE).await?;
+    ready.retain(|one| {
+        scope.as_ref().is_none_or(|namespace| one.workflow.namespace == *namespace)
+            && args.name.as_ref().is_none_or(|name| one.workflow.name == *name)
+    });
+    ready.truncate(args.limit);
+    let mut table = Table::new(&["WORKFLOW", "DEFINITION", "STATE", "READY", "PRIORITY", "COMPUTED"]);
+    let mut all = Vec::new();
+    for ReadyWorkflow { workflow, ready } in &ready {
+        let computed = workflow.computed_priority(now);
+        table.row([
+            workflow.id.to_string().into(),
+            (&*workflow.name).into(),
+            workflow.state.into(),
+            (*ready).into(),
+            Cell::Number(workflow.priority.to_string()),
+            Cell::Number(format!("{computed:.3}")),
+        ]);
+        all.push(json!({
+            "workflow": WorkflowJson::of(workflow), "ready_steps": ready, "computed_priority": computed,
+        }));
+    }
+    let text = match ready.is_empty() {
+        true => "no workflow has steps to claim\n".into(),
+        false => table.render(session.paint(), ""),
+    };
+    Ok(Answer::new(text, &json!({ "workflows": all })))
+}
+
 /// A full page, if there is that much: a store may answer with less and go on.
 async fn list(session: &Session, args: &ListArgs) -> Result<Answer> {
+    if args.ready {
+        return list_ready(session, args).await;
+    }
     let filter = WorkflowFilter {
         states: args.states.clone(),
         namespace: session.scope(args.all_namespaces)?,

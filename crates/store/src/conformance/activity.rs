@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::{
-    Activity, Command, Name, NewWorkflow, Retention, State, Steering, WorkflowState, limits,
+    Activity, Command, Executions, Name, NewWorkflow, Outcome, Retention, State, Steering, Timestamp,
+    WorkflowState, limits,
 };
 
-use super::{Case, ad_hoc, definition, failed_for_good, scenarios, token};
+use super::{Case, ad_hoc, completed, definition, failed_for_good, scenarios, token};
 use crate::WorkflowCount;
 
 scenarios![
@@ -16,6 +17,7 @@ scenarios![
     what_is_long_ago_is_forgotten,
     those_with_steps_to_claim_are_ready,
     ready_workflows_are_in_the_order_of_their_computed_priority,
+    the_slowest_come_first,
 ];
 
 /// Keeps nothing that is over.
@@ -123,4 +125,53 @@ async fn ready_workflows_are_in_the_order_of_their_computed_priority(case: &Case
     assert!(points.is_sorted_by(|a, b| a >= b), "{points:?}");
     assert!((points[1] - 1.1).abs() < 1e-6 && (points[2] - 1.0).abs() < 1e-6, "{points:?}");
     assert_eq!(case.store().ready_workflows(2).await.unwrap(), ready[..2]);
+}
+
+fn slowest(of_steps: bool, together: Option<u64>) -> Executions {
+    let since = Timestamp::from_micros(0);
+    Executions { of_steps, since, limit: 10, namespace: None, name: None, version: None, together }
+}
+
+async fn the_slowest_come_first(case: &Case) {
+    let worker = case.worker("w").await;
+    let run = async |n: u64, seconds: u64, outcome| {
+        case.start(n, json!({ "a": {}, "b": {} })).await;
+        for (number, held) in case.claim(&worker, 2).await.iter().enumerate() {
+            case.apply(Command::Start { token: token(held), at: None }).await.unwrap();
+            case.pass(seconds);
+            let outcome = if number == 0 { completed("1") } else { Outcome::clone(&outcome) };
+            case.finish(held, outcome).await.unwrap();
+        }
+    };
+    run(1, 1, completed("1")).await;
+    run(2, 5, completed("1")).await;
+    run(3, 2, failed_for_good("no")).await;
+    let ask = async |wanted| case.store().executions(wanted).await.unwrap();
+    let each = ask(slowest(true, None)).await;
+    let took: Vec<_> = each.iter().map(|one| (one.max.as_secs(), one.step.as_deref(), one.errors)).collect();
+    let expected = [(5, "a", 0), (5, "b", 0), (2, "a", 0), (2, "b", 1), (1, "a", 0), (1, "b", 0)];
+    assert_eq!(took, expected.map(|(seconds, step, errors)| (seconds, Some(step), errors)));
+    assert!(each.iter().all(|one| one.executions == 1 && one.task.is_some() && one.version.is_empty()));
+    assert_eq!(ask(Executions { limit: 2, ..slowest(true, None) }).await, each[..2]);
+    let steps = ask(slowest(true, Some(3))).await;
+    let told: Vec<_> = steps.iter().map(|one| (one.step.as_deref(), one.executions, one.errors)).collect();
+    assert_eq!(told, [(Some("a"), 3, 0), (Some("b"), 3, 1)]);
+    assert_eq!(steps[0].average, Duration::from_secs(8) / 3);
+    assert_eq!((steps[0].max.as_secs(), steps[0].min.as_secs(), steps[1].error_rate()), (5, 1, 33.33));
+    assert_eq!(ask(slowest(true, Some(4))).await, [], "there are not so many");
+    let workflows = ask(slowest(false, None)).await;
+    assert_eq!(workflows.iter().map(|one| one.max.as_secs()).collect::<Vec<_>>(), [10, 2], "one is not over");
+    let together = ask(slowest(false, Some(1))).await;
+    assert_eq!((together.len(), together[0].executions, together[0].average.as_secs()), (1, 2, 6));
+    assert_eq!((together[0].steps, together[0].last_at), (2.0, workflows[0].last_at));
+    let other = Name::new("definition", "other").unwrap();
+    for nothing in [
+        Executions { name: Some(other.clone()), ..slowest(true, None) },
+        Executions { namespace: Some(other), ..slowest(false, Some(1)) },
+        Executions { version: Some("7".into()), ..slowest(true, Some(1)) },
+        Executions { since: case.now().plus(Activity::MINUTE), ..slowest(true, None) },
+        Executions { limit: 0, ..slowest(false, None) },
+    ] {
+        assert_eq!(ask(nothing).await, []);
+    }
 }

@@ -36,9 +36,9 @@ use deadpool_postgres::Pool;
 use tokio::sync::{RwLock, watch};
 use uuid::Uuid;
 use windlass_core::{
-    Activity, By, Connections, Definition, Entity, Facts, Firing, Json, Leadership, Lease, Name, NewSchedule,
-    NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker,
-    WorkerId, Workflow, WorkflowId,
+    Activity, By, Connections, Definition, Entity, Execution, Executions, Facts, Firing, Json, Leadership,
+    Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term,
+    Timestamp, Worker, WorkerId, Workflow, WorkflowId,
 };
 
 use crate::clock::Clock;
@@ -440,6 +440,10 @@ impl Store for PostgresStore {
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {
         self.run(async move |inner| inner.activity(since).await).await
+    }
+
+    async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {
+        self.run(async move |inner| inner.executions(wanted).await).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Activity, Blueprint, Cascade, Json, Name, Place, Task, TaskId, Timestamp, Workflow, WorkflowId, limits,
+    Activity, Blueprint, Cascade, Execution, Executions, Json, Name, Place, Task, TaskId, Timestamp,
+    Workflow, WorkflowId, limits,
 };
 
 use super::Inner;
@@ -11,7 +12,7 @@ use super::failure::Failure;
 use super::read::{all, first};
 use super::row::{self, Foreign, signed, uuid};
 use super::sql::WORKFLOW;
-use super::tx::args;
+use super::tx::{Which, args};
 use super::workflow_row::{self, Stored, wide};
 use super::workflows::range_args;
 use crate::error::Result;
@@ -89,6 +90,27 @@ impl Inner {
             let workflow = workflow_row::stored(row)?.workflow;
             Ok(ReadyWorkflow { workflow, ready: row::unsigned(row, workflow_row::AFTER_WORKFLOW)? })
         })
+    }
+
+    pub(super) async fn executions(self: &Arc<Self>, wanted: Executions) -> Result<Vec<Execution>> {
+        let which: Which = match (wanted.of_steps, wanted.together) {
+            (true, None) => |sql| &sql.slowest_steps,
+            (true, Some(_)) => |sql| &sql.steps_together,
+            (false, None) => |sql| &sql.slowest_workflows,
+            (false, Some(_)) => |sql| &sql.workflows_together,
+        };
+        let values = || {
+            let mut values = args![
+                row::moment(wanted.since) => TIMESTAMPTZ,
+                wanted.namespace.as_ref().map(ToString::to_string) => TEXT,
+                wanted.name.as_ref().map(ToString::to_string) => TEXT,
+                wanted.version.clone() => TEXT,
+                signed(wanted.limit) => INT8,
+            ];
+            values.extend(wanted.together.iter().flat_map(|least| args![signed(*least) => INT8]));
+            values
+        };
+        all(&self.ask(which, values).await?, workflow_row::execution)
     }
 
     pub(super) async fn activity(self: &Arc<Self>, since: Timestamp) -> Result<Activity> {

@@ -1,9 +1,11 @@
 //! Between rows of workflows and definitions and values of the core.
 
+use std::time::Duration;
+
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{
-    Blueprint, Counts, Join, Step, TaskId, Workflow, WorkflowEntry, WorkflowId, WorkflowState,
+    Blueprint, Counts, Execution, Join, Step, TaskId, Workflow, WorkflowEntry, WorkflowId, WorkflowState,
 };
 
 use super::board::small;
@@ -225,6 +227,28 @@ pub(super) fn entry(row: &Row, from: Option<WorkflowState>) -> Read<WorkflowEntr
         at: time(row, 2)?,
         actor: get(row, 3)?,
         note: get(row, 4)?,
+    })
+}
+
+/// A row of what took how long.
+pub(super) fn execution(row: &Row) -> Read<Execution> {
+    let micros = |column| Ok(Duration::from_micros(unsigned(row, column)?));
+    let ids = |column| get::<Option<Uuid>>(row, column).map(|id| id.map(|id| *id.as_bytes()));
+    let (executions, timed): (u64, u32) = (unsigned(row, 6)?, unsigned(row, 7)?);
+    Ok(Execution {
+        namespace: name(row, 0)?,
+        name: name(row, 1)?,
+        version: get(row, 2)?,
+        step: get(row, 3)?,
+        workflow: ids(4)?.map(WorkflowId::from_bytes),
+        task: ids(5)?.map(TaskId::from_bytes),
+        executions,
+        errors: unsigned(row, 8)?,
+        average: micros(9)? / timed.max(1),
+        max: micros(10)?,
+        min: micros(11)?,
+        steps: Execution::average_steps(unsigned(row, 12)?, executions),
+        last_at: time(row, 13)?,
     })
 }
 

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use windlass_core::{
-    By, Command, Name, Retention, State, Steering, TaskId, Timestamp, WorkerId, WorkflowId, WorkflowState,
+    By, Command, Executions, Name, Retention, State, Steering, TaskId, Timestamp, WorkerId, WorkflowId,
+    WorkflowState,
 };
 
 use super::operation::{Answer, Operation};
@@ -149,6 +150,12 @@ impl<'a> Pair<'a> {
         let ready =
             (tested.ready_workflows(1_000).await.unwrap(), model.ready_workflows(1_000).await.unwrap());
         same_each("the ready workflows", &ready.0, &ready.1);
+        for (of_steps, together) in [(true, None), (true, Some(1)), (false, None), (false, Some(2))] {
+            let (namespace, name, version) = (None, None, None);
+            let wanted = Executions { of_steps, since, limit: 1_000, namespace, name, version, together };
+            let slow = (tested.executions(wanted.clone()).await, model.executions(wanted).await);
+            same_each("the slowest", &slow.0.unwrap(), &slow.1.unwrap());
+        }
     }
 
     /// Compares everything that can be read. `world` knows all that ever was; `random` chooses what to list.
