@@ -87,7 +87,10 @@ async fn readiness(world: &mut World, record: &WorkflowRecord, tasks: &[Record])
     let now = world.store.now().await.unwrap();
     let expected = expected_readiness(world, record, tasks, now).await;
     let rows = world.rows(&format!("SELECT * FROM get_step_readiness_status('{id}')")).await;
-    assert_eq!(rows, expected);
+    for (row, expected) in rows.iter().zip(&expected) {
+        assert_eq!(row, expected);
+    }
+    assert_eq!(rows.len(), expected.len());
     let ready: Vec<_> =
         expected.iter().filter(|row| row["ready_for_execution"] == json!(true)).cloned().collect();
     assert_eq!(world.rows(&format!("SELECT * FROM get_ready_steps('{id}')")).await, ready);

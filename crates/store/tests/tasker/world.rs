@@ -159,7 +159,7 @@ impl World {
                 2 if !needs.is_empty() => json!({ "at_least": least }),
                 _ => json!("all"),
             };
-            let delay = self.random.pick(&["1h", "1500ms", "1d"]);
+            let delay = self.random.pick(&["1h", "90500ms", "1d"]);
             let most = 1 + self.random.below(3);
             let mut step = json!({ "needs": needs, "join": join, "retry": { "max_attempts": most, "initial": delay, "max": "7d" } });
             if self.random.chance(20) {
@@ -219,7 +219,9 @@ impl World {
             return self.begin(Some(&held)).await;
         }
         let outcome = match self.random.below(20) {
-            0..10 => completed(self.random.pick(&["null", "{\"n\": 1}", "[1, \"x\"]", "\"\\u0000\"", "\"1e3\""])),
+            0..10 => {
+                completed(self.random.pick(&["null", "{\"n\": 1}", "[1, \"x\"]", "\"\\u0000\"", "\"1e3\""]))
+            }
             10..12 => expanded(&["1", "2", "3"][..1 + self.random.below(3)], None),
             12 => Outcome::Snoozed { delay: Duration::from_secs(3600) },
             13 => Outcome::Skipped { note: "not needed".into() },
