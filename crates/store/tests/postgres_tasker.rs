@@ -215,3 +215,54 @@ fn what_is_ready_comes_by_computed_priority() {
         }
     });
 }
+
+/// With the rights that the documentation names, and whatever the search path is.
+#[test]
+fn who_may_read_may_ask() {
+    runtime().block_on(async {
+        let mut world = World::new(1).await;
+        let flow = definition_of(json!({ "name": "one", "steps": { "a": {}, "b": { "needs": ["a"] } } }));
+        world.start(ad_hoc(1, flow)).await;
+        let (id, schema) = (world.workflows[0], world.schema.clone());
+        let grants = format!(
+            "CREATE ROLE {schema}_reader;
+            GRANT USAGE ON SCHEMA {schema}, {schema}_tasker TO {schema}_reader;
+            GRANT SELECT ON ALL TABLES IN SCHEMA {schema}, {schema}_tasker TO {schema}_reader;
+            SET ROLE {schema}_reader; SET search_path = ''"
+        );
+        world.client.batch_execute(&grants).await.unwrap();
+        let (step, tasker) = (id.step(1), format!("{schema}_tasker"));
+        for (asked, many) in [
+            (format!("get_step_readiness_status('{id}')"), 2),
+            (format!("get_ready_steps('{id}')"), 1),
+            (format!("calculate_dependency_levels('{id}')"), 2),
+            (format!("get_step_transitive_dependencies('{step}')"), 1),
+            (format!("get_task_execution_context('{id}')"), 1),
+            ("get_next_ready_tasks()".into(), 1),
+            ("get_system_health_counts()".into(), 1),
+            ("get_analytics_metrics()".into(), 1),
+            ("get_slowest_steps()".into(), 0),
+            ("get_slowest_tasks()".into(), 0),
+            ("get_slowest_steps_instances()".into(), 0),
+            ("get_slowest_tasks_instances()".into(), 0),
+            ("tasks".into(), 1),
+            ("workflow_steps".into(), 2),
+            ("task_transitions".into(), 4),
+            ("workflow_step_transitions".into(), 2),
+            ("workflow_step_edges".into(), 1),
+            ("task_namespaces".into(), 1),
+            ("named_tasks".into(), 1),
+            ("named_steps".into(), 2),
+        ] {
+            assert_eq!(world.rows(&format!("SELECT * FROM {tasker}.{asked}")).await.len(), many, "{asked}");
+        }
+        for (call, expected) in [
+            (format!("check_step_dependencies('{step}')"), json!(false)),
+            (format!("calculate_step_depth('{step}')"), json!(1)),
+            (format!("detect_cycle('{step}', '{}')", id.step(0)), json!(true)),
+            (format!("get_current_task_state('{id}')"), json!("steps_in_process")),
+        ] {
+            assert_eq!(world.value(&format!("{tasker}.{call}")).await, expected, "{call}");
+        }
+    });
+}

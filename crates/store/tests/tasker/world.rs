@@ -42,6 +42,7 @@ fn server() -> &'static Server {
 }
 
 pub(crate) struct World {
+    pub(crate) schema: String,
     pub(crate) store: PostgresStore,
     pub(crate) client: Client,
     pub(crate) worker: WorkerId,
@@ -72,7 +73,7 @@ impl World {
         );
         client.batch_execute(&setting).await.unwrap();
         let (random, workflows, held) = (Random(seed), Vec::new(), Vec::new());
-        Self { store, client, worker, random, workflows, held, started: 0 }
+        Self { schema, store, client, worker, random, workflows, held, started: 0 }
     }
 
     /// Rows of a query as objects, by column.
