@@ -34,8 +34,8 @@ fn sql_answers_as_the_store_does() {
     let seed = seed();
     runtime().block_on(async {
         let mut world = World::new(seed).await;
-        for round in 0..30 {
-            for _ in 0..12 {
+        for round in 0..20 {
+            for _ in 0..16 {
                 world.act().await;
             }
             let middle = world.store.now().await.unwrap();
@@ -55,6 +55,7 @@ fn sql_answers_as_the_store_does() {
         for id in world.workflows.clone() {
             answers::workflow(&mut world, id).await;
         }
+        println!("{}", world.row("SELECT * FROM get_system_health_counts()").await);
         assert!(world.workflows.len() > 10);
     });
 }

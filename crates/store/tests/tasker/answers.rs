@@ -98,7 +98,7 @@ async fn readiness(world: &mut World, record: &WorkflowRecord, tasks: &[Record])
         let step = row["workflow_step_uuid"].as_str().unwrap();
         // C47: parents that are not asked for count.
         let sql = format!("SELECT * FROM get_step_readiness_status('{id}', ARRAY['{step}']::uuid[])");
-        assert_eq!(world.rows(&sql).await, [row.clone()]);
+        assert_eq!(world.rows(&sql).await, std::slice::from_ref(row));
         let satisfied = world.value(&format!("check_step_dependencies('{step}')")).await;
         assert_eq!(satisfied, row["dependencies_satisfied"], "{row}");
     }
