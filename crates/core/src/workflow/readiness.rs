@@ -148,9 +148,9 @@ impl Readiness {
     ) -> Self {
         let (Task { id, spec, status }, Place { step, item }) = (task, Place::of(task.id));
         let found = blueprint.step(step);
-        // Items come after nobody: their step did.
+        // Items come after nobody, and need nobody: their step did.
         let parents: &[u32] = if item.is_some() { &[] } else { blueprint.graph().parents(step) };
-        let join = found.map(|step| step.join).unwrap_or_default();
+        let join = found.filter(|_| item.is_none()).map(|step| step.join).unwrap_or_default();
         let total = u32::try_from(parents.len()).unwrap_or(u32::MAX);
         let states = || parents.iter().filter_map(|parent| state_of(*parent));
         let is_done = |state: &State| matches!(state, State::Completed | State::ResolvedManually);
@@ -192,5 +192,52 @@ impl Readiness {
             (_, 0) | (State::Claimed | State::Running | State::Completed, 1) => Some(None),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::rank::Ageing;
+    use crate::retry::RetryPolicy;
+    use crate::task::Spec;
+    use crate::{Definition, Name};
+
+    #[test]
+    fn items_need_nobody() {
+        let definition: Definition = serde_json::from_value(json!({ "name": "test", "steps": {
+            "a": { "task": "k" }, "b": { "task": "k" },
+            "c": { "task": "k", "needs": ["a", "b"], "join": { "at_least": 2 }, "map": { "over": [1] } },
+        }}))
+        .unwrap();
+        let blueprint = Blueprint::of(definition).unwrap();
+        let (id, now) = (WorkflowId::new(Uuid::from_u128(1 << 64)), Timestamp::from_micros(0));
+        let spec = Spec {
+            namespace: Name::default(),
+            queue: Name::default(),
+            kind: Name::stored("k"),
+            priority: 0,
+            ageing: Ageing::default(),
+            key: None,
+            lane: None,
+            timeout: None,
+            tags: Vec::new(),
+            max_attempts: None,
+            retry: RetryPolicy::default(),
+            created_at: now,
+            workflow: Some(id),
+        };
+        let of = |item| {
+            let status = Status::new(State::Pending, 0, now);
+            let task = Task { id: id.task(Place { step: 2, item }), spec: spec.clone(), status };
+            Readiness::of(&task, &blueprint, |_| Some(State::Completed), None, now)
+        };
+        let (step, item) = (of(None), of(Some(0)));
+        assert_eq!((step.total_parents, step.completed_parents, step.dependencies_satisfied), (2, 2, true));
+        assert_eq!((item.total_parents, item.completed_parents, item.dependencies_satisfied), (0, 0, true));
+        assert_eq!((&*step.name, &*item.name), ("c", "c[0]"));
     }
 }

@@ -2,5 +2,5 @@
 CREATE FUNCTION {prefix}tasker.calculate_backoff_delay(attempts integer, base_delay numeric DEFAULT 1) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN coalesce(attempts, 0) <= 0 THEN 0
-        ELSE least(greatest(coalesce(base_delay, 1), 0) * 2::numeric ^ least(attempts, 64), 60) END
+        ELSE trim_scale(least(greatest(coalesce(base_delay, 1), 0) * 2::numeric ^ least(attempts, 64), 60)) END
 $$;

@@ -1,4 +1,4 @@
--- Whether a step has enough parents that are done, or over, as its join says; null if there is no such step.
+-- Whether a step has enough parents that are done, or over, as its join says; null if there is no such step. Items come after nobody.
 CREATE FUNCTION {prefix}tasker.check_step_dependencies(step_uuid uuid) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
@@ -15,7 +15,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    RETURN needs <= (
+    RETURN {schema}.item_of(step_uuid) IS NOT NULL OR needs <= (
         SELECT count(*) FROM {schema}.tasks t JOIN {schema}.ended e ON e.seq = t.seq
         WHERE t.id = ANY (ARRAY(SELECT {schema}.step_id(workflow, p) FROM unnest(parents) p))
             AND (any_end OR e.state IN ('completed', 'resolved_manually'))

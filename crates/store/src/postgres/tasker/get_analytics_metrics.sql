@@ -1,5 +1,5 @@
 -- What happened to workflows since the beginning of the minute that a moment is in: by default an hour ago, at most 31 days. Rates are percents of
--- the workflows that were completed or given up in that time. The score is half for what is complete, 0.3 for what is not in error and 0.2 for
+-- the workflows that were started in that time. The score is half for what is complete, 0.3 for what is not in error and 0.2 for
 -- free connections; 1 if there is nothing.
 CREATE FUNCTION {prefix}tasker.get_analytics_metrics(since_timestamp timestamptz DEFAULT NULL) RETURNS TABLE (
     active_tasks_count      bigint,
@@ -22,8 +22,8 @@ CREATE FUNCTION {prefix}tasker.get_analytics_metrics(since_timestamp timestamptz
         CASE WHEN w.total = 0 THEN 1.000 ELSE round(0.5 * w.complete / w.total + 0.3 * (1 - w.error / w.total)
             + 0.2 * (1 - least(coalesce(c.active::numeric / nullif(c.most, 0), 0), 1)), 3) END,
         a.started, a.completed, a.failed,
-        coalesce(round(a.completed * 100.0 / nullif(a.completed + a.failed, 0), 2), 0.00),
-        coalesce(round(a.failed * 100.0 / nullif(a.completed + a.failed, 0), 2), 0.00),
+        coalesce(round(a.completed * 100.0 / nullif(a.started, 0), 2), 0.00),
+        coalesce(round(a.failed * 100.0 / nullif(a.started, 0), 2), 0.00),
         coalesce(round(a.lasted / 1000000.0 / nullif(a.completed, 0), 3), 0.000),
         coalesce(round(a.steps_lasted / 1000000.0 / nullif(a.steps, 0), 3), 0.000),
         a.steps, p.start, statement_timestamp()

@@ -1,5 +1,5 @@
 -- Of every step of these workflows: whether it can run, and what it has behind it. Ordered by workflow and step. What a step needs is counted as
--- its join says; completed_parents counts those that are done. An item has the parents of its step.
+-- its join says; completed_parents counts those that are done. Items come after nobody: their step did.
 CREATE FUNCTION {prefix}tasker.get_step_readiness_status_batch(input_task_uuids uuid[]) RETURNS TABLE (
     workflow_step_uuid      uuid,
     task_uuid               uuid,
@@ -45,10 +45,10 @@ BEGIN
             r.id,
             flow.id,
             {schema}.named_id(flow.namespace, flow.name, flow.version, names[r.step]),
-            names[r.step] || coalesce('[' || {schema}.item_of(r.id) || ']', ''),
+            names[r.step] || coalesce('[' || r.item || ']', ''),
             {schema}.ten_words(r.state, r.waits),
-            CASE WHEN over[r.step] THEN p.ended ELSE p.done END >= needed[r.step],
-            r.attempt = 0 OR r.state NOT IN ('failed', 'dead_letter') AND coalesce(r.attempt < r.max_attempts, true),
+            r.item IS NOT NULL OR CASE WHEN over[r.step] THEN p.ended ELSE p.done END >= needed[r.step],
+            r.attempt = 0 OR r.state <> 'failed' AND coalesce(r.attempt < r.max_attempts, true),
             NOT flow.paused AND CASE r.state
                 WHEN 'pending' THEN r.lane IS NULL OR r.slot
                 WHEN 'waiting_for_retry' THEN r.due_at <= statement_timestamp()
@@ -56,18 +56,19 @@ BEGIN
             END,
             f.at,
             CASE WHEN r.state = 'waiting_for_retry' THEN r.due_at END,
-            places[r.step + 1] - places[r.step],
+            p.total::integer,
             p.done::integer,
             r.attempt::integer,
             coalesce(r.max_attempts, 3)::integer,
             {schema}.backoff_seconds(r.state, f.at, r.due_at),
             coalesce(r.started_at, r.claimed_at)
         FROM (
-            SELECT t.*, {schema}.step_of(t.id) + 1 AS step FROM {schema}.task_rows t
+            SELECT t.*, {schema}.step_of(t.id) + 1 AS step, {schema}.item_of(t.id) AS item FROM {schema}.task_rows t
             WHERE t.id >= flow.id AND t.id <= {schema}.last_task(flow.id) AND t.is_step ORDER BY t.id OFFSET 0
         ) r CROSS JOIN LATERAL (
-            SELECT count(*) FILTER (WHERE are_done[parents[g] + 1]) AS done, count(*) FILTER (WHERE are_over[parents[g] + 1]) AS ended
-            FROM generate_series(places[r.step] + 1, places[r.step + 1]) g
+            SELECT count(*) AS total, count(*) FILTER (WHERE are_done[parents[g] + 1]) AS done,
+                count(*) FILTER (WHERE are_over[parents[g] + 1]) AS ended
+            FROM generate_series(places[r.step] + 1, places[r.step + 1]) g WHERE r.item IS NULL
         ) p CROSS JOIN LATERAL (SELECT {schema}.last_failure(r.seq) AS at OFFSET 0) f;
     END LOOP;
 END $$;

@@ -15,13 +15,18 @@ DECLARE
     steps    integer[];
     ids      uuid[];
     far      integer[];
+    seqs     bigint[];
 BEGIN
     SELECT d.names, f.steps, f.ids, f.far INTO names, steps, ids, far
     FROM {schema}.workflows w JOIN {schema}.definitions d ON d.seq = w.definition CROSS JOIN LATERAL (
         SELECT array_agg(a.ancestor) AS steps, array_agg({schema}.step_id(workflow, a.ancestor)) AS ids, array_agg(a.distance) AS far
-        FROM {schema}.ancestors_of(d.seq, {schema}.step_of(input_step_uuid)) a
+        FROM (
+            SELECT b.* FROM {schema}.ancestors_of(d.seq, {schema}.step_of(input_step_uuid)) b ORDER BY b.ancestor OFFSET 0
+        ) a
     ) f
     WHERE w.id = workflow AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = input_step_uuid AND t.is_step);
+    -- In the order of steps, as the others are; all of them are there, since steps are deleted only with their workflow.
+    seqs := ARRAY(SELECT t.seq FROM {schema}.tasks t WHERE t.id = ANY (ids) ORDER BY t.id);
     RETURN QUERY SELECT
         names[a.step + 1],
         a.id,
@@ -29,9 +34,7 @@ BEGIN
         a.distance,
         coalesce(e.state IN ('completed', 'resolved_manually'), false),
         {schema}.quick_jsonb(e.result)
-    FROM (
-        SELECT u.*, t.seq FROM unnest(steps, ids, far) AS u (step, id, distance)
-        JOIN (SELECT k.seq, k.id FROM {schema}.tasks k WHERE k.id = ANY (ids) OFFSET 0) t ON t.id = u.id
-        ORDER BY u.distance, u.step OFFSET 0
-    ) a LEFT JOIN LATERAL (SELECT x.state, x.result FROM {schema}.ended x WHERE x.seq = a.seq OFFSET 0) e ON true;
+    FROM unnest(steps, ids, far, seqs) AS a (step, id, distance, seq)
+    LEFT JOIN (SELECT x.seq, x.state, x.result FROM {schema}.ended x WHERE x.seq = ANY (seqs) OFFSET 0) e ON e.seq = a.seq
+    ORDER BY a.distance, a.step;
 END $$;

@@ -1,5 +1,4 @@
--- How a workflow is doing, what is to be done about it, and its steps and items in numbers. A step that waits for its items, or for the workflow
--- that it is, counts as pending: those are counted themselves, or are another workflow's.
+-- How a workflow is doing, what is to be done about it, and its steps and items in numbers. What waits for a retry is among the pending.
 CREATE FUNCTION {prefix}tasker.get_task_execution_context(input_task_uuid uuid) RETURNS TABLE (
     task_uuid             uuid,
     named_task_uuid       uuid,
@@ -36,15 +35,18 @@ CREATE FUNCTION {prefix}tasker.get_task_execution_context(input_task_uuid uuid) 
         SELECT w.id, {schema}.named_id(w.namespace, w.name, {schema}.shown_version(w.version)) AS named, w.state, n.*
         FROM {schema}.workflows w CROSS JOIN LATERAL (
             SELECT count(*) AS total,
-                count(*) FILTER (WHERE r.state IN ('waiting', 'scheduled', 'pending', 'waiting_for_retry')) AS pending,
+                count(*) FILTER (WHERE r.word IN ('pending', 'waiting_for_retry')) AS pending,
                 count(*) FILTER (WHERE r.state = 'pending') AS ready,
-                count(*) FILTER (WHERE r.state = 'claimed') AS claimed,
-                count(*) FILTER (WHERE r.state = 'running') AS running,
-                count(*) FILTER (WHERE r.state = 'waiting_for_retry') AS retrying,
-                count(*) FILTER (WHERE r.state IN ('completed', 'resolved_manually')) AS done,
-                count(*) FILTER (WHERE r.state IN ('failed', 'dead_letter')) AS failed,
-                count(*) FILTER (WHERE r.state IN ('skipped', 'cancelled')) AS left_out
-            FROM {schema}.task_rows r WHERE r.id >= w.id AND r.id <= {schema}.last_task(w.id) AND r.is_step
+                count(*) FILTER (WHERE r.word = 'enqueued') AS claimed,
+                count(*) FILTER (WHERE r.word = 'in_progress') AS running,
+                count(*) FILTER (WHERE r.word = 'waiting_for_retry') AS retrying,
+                count(*) FILTER (WHERE r.word IN ('complete', 'resolved_manually')) AS done,
+                count(*) FILTER (WHERE r.word = 'error') AS failed,
+                count(*) FILTER (WHERE r.word = 'cancelled') AS left_out
+            FROM (
+                SELECT t.state, {schema}.ten_words(t.state, t.waits) AS word FROM {schema}.task_rows t
+                WHERE t.id >= w.id AND t.id <= {schema}.last_task(w.id) AND t.is_step OFFSET 0
+            ) r
         ) n WHERE w.id = input_task_uuid
     ) c CROSS JOIN LATERAL (SELECT CASE
         WHEN c.failed > 0 THEN 'blocked_by_failures'

@@ -1,5 +1,5 @@
--- Which step comes after which. The items of a step come after what the step comes after. Found by the step that an edge leads to, or by
--- the workflow; by where it comes from only together with the workflow.
+-- Which step comes after which. Items come after nobody: their step did. Found by the step that an edge leads to, or by the workflow; by where it
+-- comes from only together with the workflow.
 CREATE VIEW {prefix}tasker.workflow_step_edges AS SELECT
     {schema}.step_id(w.id, p.parent) AS from_step_uuid,
     t.id AS to_step_uuid,
@@ -10,4 +10,5 @@ CREATE VIEW {prefix}tasker.workflow_step_edges AS SELECT
 FROM {schema}.workflows w
 JOIN {schema}.tasks t ON t.id >= w.id AND t.id <= {schema}.last_task(w.id)
     AND w.id <= t.id AND w.id >= {schema}.workflow_of(t.id) AND t.is_step
-JOIN LATERAL {schema}.edges_of(w.definition) p ON p.step = {schema}.step_of(t.id);
+JOIN LATERAL {schema}.edges_of(w.definition) p ON p.step = {schema}.step_of(t.id)
+WHERE {schema}.item_of(t.id) IS NULL;

@@ -1,0 +1,269 @@
+//! Document 002 in SQL, the part that reads: every function and view gives what the store and the core say, about random workflows in random
+//! states.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+#[path = "tasker/answers.rs"]
+mod answers;
+#[path = "tasker/world.rs"]
+mod world;
+
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use windlass_store::Store;
+use windlass_store::conformance::{ad_hoc, definition_of};
+
+use world::World;
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("WINDLASS_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_micros()).unwrap()
+    });
+    println!("WINDLASS_SEED={seed}");
+    seed
+}
+
+/// Issue 6: a test compares every function with the Rust answer on random workflows in random states.
+#[test]
+fn sql_answers_as_the_store_does() {
+    let seed = seed();
+    runtime().block_on(async {
+        let mut world = World::new(seed).await;
+        for round in 0..20 {
+            for _ in 0..16 {
+                world.act().await;
+            }
+            let middle = world.store.now().await.unwrap();
+            for _ in 0..3 {
+                if let Some(id) = world.any() {
+                    answers::workflow(&mut world, id).await;
+                }
+            }
+            answers::whole(&world).await;
+            if round % 10 == 9 {
+                answers::slowest(&world, None).await;
+                world.act().await;
+                answers::slowest(&world, Some(middle)).await;
+                answers::views(&world).await;
+            }
+        }
+        for id in world.workflows.clone() {
+            answers::workflow(&mut world, id).await;
+        }
+        println!("{}", world.row("SELECT * FROM get_system_health_counts()").await);
+        assert!(world.workflows.len() > 10);
+    });
+}
+
+/// 2.10, 2.11, C31, C43: seconds by attempts, an explicit wait that is not cut, and no number that is too large.
+#[test]
+fn waits_are_those_of_the_document() {
+    runtime().block_on(async {
+        let world = World::new(1).await;
+        let mut waits = Vec::new();
+        for attempts in [1, 2, 3, 4, 5, 6, 7, 31, i32::MAX] {
+            let sql = format!(
+                "extract(epoch FROM calculate_step_next_retry_time(NULL, NULL, 'epoch', {attempts}))::integer"
+            );
+            waits.push(world.value(&sql).await.as_i64().unwrap());
+            let delay = world.value(&format!("calculate_backoff_delay({attempts})")).await;
+            assert_eq!(delay.as_f64().unwrap(), f64::from(i32::try_from(*waits.last().unwrap()).unwrap()));
+        }
+        assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60, 60, 60]);
+        for (call, expected) in [
+            ("calculate_step_next_retry_time(300, 'epoch', 'epoch', 1) = to_timestamp(300)", json!(true)),
+            ("calculate_step_next_retry_time(300, NULL, 'epoch', 1) = to_timestamp(2)", json!(true)),
+            ("calculate_step_next_retry_time(NULL, 'epoch', 'epoch', NULL) = to_timestamp(2)", json!(true)),
+            (
+                "calculate_step_next_retry_time(NULL, NULL, 'epoch', 3, 20, 3.0) = to_timestamp(20)",
+                json!(true),
+            ),
+            (
+                "calculate_step_next_retry_time(NULL, NULL, 'epoch', 2, 20, 3.0) = to_timestamp(9)",
+                json!(true),
+            ),
+            ("calculate_step_next_retry_time(NULL, 'epoch', NULL, 3)", Value::Null),
+            ("calculate_backoff_delay(0)", json!(0)),
+            ("calculate_backoff_delay(NULL)", json!(0)),
+            ("calculate_backoff_delay(2, 5)", json!(20)),
+            ("calculate_backoff_delay(2, base_delay => 50)", json!(60)),
+        ] {
+            assert_eq!(world.value(call).await, expected, "{call}");
+        }
+    });
+}
+
+/// 2.9, C32, C33: what must hold, each alone decides.
+#[test]
+fn readiness_follows_from_what_is_known() {
+    runtime().block_on(async {
+        let world = World::new(1).await;
+        for (values, expected) in [
+            ("'pending', false, false, true, true, true, NULL", true),
+            ("'waiting_for_retry', false, false, true, true, true, now() - interval '1 s'", true),
+            ("'waiting_for_retry', false, false, true, true, true, now() + interval '1 h'", false),
+            ("'error', false, false, true, true, true, NULL", false),
+            ("'in_progress', false, false, true, true, true, NULL", false),
+            ("'complete', false, false, true, true, true, NULL", false),
+            ("'pending', true, false, true, true, true, NULL", false),
+            ("'pending', false, true, true, true, true, NULL", false),
+            ("'pending', false, false, false, true, true, NULL", false),
+            ("'pending', false, false, true, false, true, NULL", false),
+            ("NULL, NULL, NULL, true, true, NULL, NULL", true),
+        ] {
+            let call = format!("evaluate_step_state_readiness({values})");
+            assert_eq!(world.value(&call).await, json!(expected), "{call}");
+        }
+    });
+}
+
+/// What is not there has no answer, and no error.
+#[test]
+fn nothing_is_said_about_what_is_unknown() {
+    runtime().block_on(async {
+        let mut world = World::new(1).await;
+        let unknown = "'01890a5d-ac96-774b-bcce-b30000000000'";
+        for call in ["get_current_task_state", "check_step_dependencies", "calculate_step_depth"] {
+            assert_eq!(world.value(&format!("{call}({unknown})")).await, Value::Null, "{call}");
+        }
+        assert_eq!(world.value(&format!("detect_cycle({unknown}, {unknown})")).await, json!(false));
+        for call in [
+            "get_step_readiness_status",
+            "get_ready_steps",
+            "get_task_execution_context",
+            "get_task_ready_info",
+            "calculate_dependency_levels",
+            "get_step_transitive_dependencies",
+        ] {
+            assert!(world.rows(&format!("SELECT * FROM {call}({unknown})")).await.is_empty(), "{call}");
+        }
+        assert!(world.rows("SELECT * FROM get_next_ready_task()").await.is_empty());
+        let health = world.row("SELECT * FROM get_system_health_counts()").await;
+        assert_eq!((&health["total_tasks"], &health["total_steps"]), (&json!(0), &json!(0)));
+        let metrics = world.row("SELECT * FROM get_analytics_metrics()").await;
+        assert_eq!(metrics["system_health_score"].as_f64().unwrap(), 1.0, "2.16: nothing is all right");
+        // A workflow of nothing is complete (C49).
+        world.start(ad_hoc(1, definition_of(json!({ "name": "none", "steps": {} })))).await;
+        let id = world.workflows[0];
+        let context = world.row(&format!("SELECT * FROM get_task_execution_context('{id}')")).await;
+        assert_eq!(
+            (&context["execution_status"], &context["health_status"]),
+            (&json!("all_complete"), &json!("unknown"))
+        );
+        assert_eq!(context["completion_percentage"].as_f64().unwrap(), 0.0);
+    });
+}
+
+/// C53: as many steps as there are, not as many ways: a ladder of 38 steps has 524,286 of them.
+#[test]
+fn graphs_are_walked_by_edges_and_not_by_ways() {
+    runtime().block_on(async {
+        let mut world = World::new(1).await;
+        let mut steps = serde_json::Map::new();
+        for n in 0..38 {
+            let before = (n / 2) * 2;
+            let needs: Vec<String> =
+                if n < 2 { Vec::new() } else { (before - 2..before).map(|n| format!("s{n}")).collect() };
+            steps.insert(format!("s{n}"), json!({ "needs": needs }));
+        }
+        world.start(ad_hoc(1, definition_of(json!({ "name": "ladder", "steps": steps })))).await;
+        let id = world.workflows[0];
+        let sql = format!("SELECT * FROM calculate_dependency_levels('{id}')");
+        let levels: Vec<_> =
+            world.rows(&sql).await.iter().map(|row| row["dependency_level"].as_i64().unwrap()).collect();
+        assert_eq!(levels, (0..38).map(|n| n / 2).collect::<Vec<_>>());
+        let number = |name: &str| name[1..].parse::<u32>().unwrap();
+        let (record, tasks) = world.known(id).await;
+        let last = (0..38).find(|n| *record.blueprint.step(*n).unwrap().name == *"s37").unwrap();
+        let last = tasks.iter().map(|record| record.task.id).find(|task| *task == id.step(last)).unwrap();
+        let sql = format!("SELECT * FROM get_step_transitive_dependencies('{last}')");
+        let rows = world.rows(&sql).await;
+        assert_eq!(rows.len(), 36);
+        for row in rows {
+            let distance = 18 - number(row["step_name"].as_str().unwrap()) / 2;
+            assert_eq!(row["distance"], json!(distance), "{row}");
+        }
+    });
+}
+
+/// C44: the older, and the more often retried, the higher; the order is that of computed priorities.
+#[test]
+fn what_is_ready_comes_by_computed_priority() {
+    let seed = seed();
+    runtime().block_on(async {
+        let mut world = World::new(seed).await;
+        for _ in 0..12 {
+            let priority = i32::try_from(world.random.below(5)).unwrap();
+            let flow = definition_of(json!({ "name": "one", "steps": { "a": {}, "b": {} } }));
+            world.start(windlass_core::NewWorkflow { priority, ..ad_hoc(1, flow) }).await;
+        }
+        let rows = world.rows("SELECT * FROM get_next_ready_tasks(p_limit => 12)").await;
+        assert_eq!(rows.len(), 12);
+        let priorities: Vec<_> = rows.iter().map(|row| row["computed_priority"].as_f64().unwrap()).collect();
+        assert!(priorities.is_sorted_by(|one, next| one >= next), "{priorities:?}");
+        assert!(rows.iter().all(|row| row["ready_steps_count"] == json!(2)));
+        let ids = |rows: &[Value]| rows.iter().map(|row| row["task_uuid"].clone()).collect::<Vec<_>>();
+        for (call, many) in
+            [("get_next_ready_tasks()", 5), ("get_next_ready_task()", 1), ("get_next_ready_tasks(0)", 0)]
+        {
+            let some = world.rows(&format!("SELECT * FROM {call}")).await;
+            assert_eq!(ids(&some), ids(&rows[..many]), "{call}");
+        }
+    });
+}
+
+/// With the rights that the documentation names, and whatever the search path is.
+#[test]
+fn who_may_read_may_ask() {
+    runtime().block_on(async {
+        let mut world = World::new(1).await;
+        let flow = definition_of(json!({ "name": "one", "steps": { "a": {}, "b": { "needs": ["a"] } } }));
+        world.start(ad_hoc(1, flow)).await;
+        let (id, schema) = (world.workflows[0], world.schema.clone());
+        let grants = format!(
+            "CREATE ROLE {schema}_reader;
+            GRANT USAGE ON SCHEMA {schema}, {schema}_tasker TO {schema}_reader;
+            GRANT SELECT ON ALL TABLES IN SCHEMA {schema}, {schema}_tasker TO {schema}_reader;
+            SET ROLE {schema}_reader; SET search_path = ''"
+        );
+        world.client.batch_execute(&grants).await.unwrap();
+        let (step, tasker) = (id.step(1), format!("{schema}_tasker"));
+        for (asked, many) in [
+            (format!("get_step_readiness_status('{id}')"), 2),
+            (format!("get_ready_steps('{id}')"), 1),
+            (format!("calculate_dependency_levels('{id}')"), 2),
+            (format!("get_step_transitive_dependencies('{step}')"), 1),
+            (format!("get_task_execution_context('{id}')"), 1),
+            ("get_next_ready_tasks()".into(), 1),
+            ("get_system_health_counts()".into(), 1),
+            ("get_analytics_metrics()".into(), 1),
+            ("get_slowest_steps()".into(), 0),
+            ("get_slowest_tasks()".into(), 0),
+            ("get_slowest_steps_instances()".into(), 0),
+            ("get_slowest_tasks_instances()".into(), 0),
+            ("tasks".into(), 1),
+            ("workflow_steps".into(), 2),
+            ("task_transitions".into(), 4),
+            ("workflow_step_transitions".into(), 2),
+            ("workflow_step_edges".into(), 1),
+            ("task_namespaces".into(), 1),
+            ("named_tasks".into(), 1),
+            ("named_steps".into(), 2),
+        ] {
+            assert_eq!(world.rows(&format!("SELECT * FROM {tasker}.{asked}")).await.len(), many, "{asked}");
+        }
+        for (call, expected) in [
+            (format!("check_step_dependencies('{step}')"), json!(false)),
+            (format!("calculate_step_depth('{step}')"), json!(1)),
+            (format!("detect_cycle('{step}', '{}')", id.step(0)), json!(true)),
+            (format!("get_current_task_state('{id}')"), json!("steps_in_process")),
+        ] {
+            assert_eq!(world.value(&format!("{tasker}.{call}")).await, expected, "{call}");
+        }
+    });
+}
