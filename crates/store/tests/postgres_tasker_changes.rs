@@ -1,5 +1,5 @@
 //! Document 002's functions that change workflows, in SQL: they do what the store does, or nothing.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -40,7 +40,8 @@ fn runtime() -> Runtime {
 async fn connect(schema: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(&server().url(), NoTls).await.unwrap();
     tokio::spawn(connection);
-    client.batch_execute(&format!("SET search_path = {schema}_tasker, public")).await.unwrap();
+    let settings = format!("SET search_path = {schema}_tasker, public; SET statement_timeout = '30s'");
+    client.batch_execute(&settings).await.unwrap();
     client
 }
 
@@ -383,7 +384,7 @@ fn a_transition_in_sql_is_the_stores_own() {
     runtime().block_on(async {
         let desk = Desk::new("twins").await;
         let mut seen: BTreeMap<(WorkflowState, bool), u32> = BTreeMap::new();
-        for n in 0..60 {
+        for n in 0..40 {
             let mut twins = Twins::new(&desk, &mut chance, n).await;
             for _ in 0..chance.below(12) {
                 twins.act(&desk, &mut chance).await;
@@ -756,6 +757,73 @@ fn a_backoff_in_sql_is_when_the_step_is_due() {
         assert_eq!(desk.apply(due[0].clone()).await, Ok(State::Pending));
         assert!(!set_backoff(&desk.client, id.step(0), Some(5)).await, "it waits no more");
         assert_eq!(desk.claim("default", 9).await[0].task.id, id.step(0));
+        desk.check().await;
+    });
+}
+
+/// Two programs work on workflows that share a lane, while two others cancel and resolve them in SQL. Whoever comes first, everything
+/// comes to an end, nobody stands in another's way for good, and nothing is to be repaired afterwards.
+#[test]
+fn workers_and_sql_at_once() {
+    let seed = seed();
+    println!("WINDLASS_SEED={seed}");
+    let mut chance = Chance(seed);
+    runtime().block_on(async {
+        let desk = Desk::new("at_work").await;
+        let second = Desk::new("at_work").await;
+        let lane = json!({ "key": "lane", "limit": 2 });
+        let mut ids = Vec::new();
+        for _ in 0..60 {
+            let steps = json!({
+                "a": {}, "b": { "lane": lane }, "c": { "lane": lane }, "d": { "needs": ["a", "b"], "lane": lane },
+                "e": { "needs": ["c", "d"], "join": "all_done" }, "f": { "needs": ["b"] },
+            });
+            ids.push(desk.start("default", &steps).await);
+        }
+        let ids = &ids;
+        let is_over = async |desk: &Desk| {
+            let counts = desk.store.workflow_counts().await.unwrap();
+            counts.iter().all(|count| count.state.is_final())
+        };
+        let works = async |desk: &Desk, mut chance: Chance| {
+            let mut watch = desk.store.watch();
+            while !is_over(desk).await {
+                watch.borrow_and_update();
+                let held = desk.claim("default", 1 + chance.below(4)).await;
+                for one in &held {
+                    let outcome =
+                        if chance.of(10) { failed_for_good("broken") } else { completed(r#""done""#) };
+                    let told = desk.apply(finish(one, outcome)).await;
+                    assert!(told.is_ok() || told == Err("task_settled"), "{told:?}");
+                }
+                if held.is_empty() && !is_over(desk).await {
+                    // What is held by the other, or blocked by failures, is ended by somebody else.
+                    tokio::time::timeout(PATIENCE, watch.changed()).await.expect("a bell").unwrap();
+                }
+            }
+        };
+        let ends = async |client: Client, mut chance: Chance| {
+            let mut ended = 0;
+            while !is_over(&desk).await {
+                let id = chance.pick(ids);
+                let from = desk.workflow(id).await.state;
+                let to = if chance.of(50) { "cancelled" } else { "resolved_manually" };
+                if from == WorkflowState::BlockedByFailures || chance.of(30) {
+                    let by = chance.pick(&OWNERS);
+                    let moved = transition(&client, id, from.word(), to, Some(by), &json!({})).await;
+                    ended += u32::from(moved);
+                }
+            }
+            ended
+        };
+        let mut seeds = || Chance(u64::try_from(chance.below(usize::MAX)).unwrap());
+        let (one, two, three, four) = (seeds(), seeds(), seeds(), seeds());
+        let (by_one, by_other) = (connect(desk.schema).await, connect(desk.schema).await);
+        let all =
+            async { tokio::join!(works(&desk, one), works(&second, two), ends(by_one, three), ends(by_other, four)) };
+        let ((), (), by_one, by_other) = tokio::time::timeout(4 * PATIENCE, all).await.expect("an end");
+        println!("{by_one} and {by_other} of 60 were ended in SQL");
+        assert!(by_one + by_other > 0);
         desk.check().await;
     });
 }

@@ -64,7 +64,8 @@ impl Desk {
                 }
             }
         });
-        client.batch_execute(&format!("SET search_path = {schema}_tasker, public")).await.unwrap();
+        let settings = format!("SET search_path = {schema}_tasker, public; SET statement_timeout = '30s'");
+        client.batch_execute(&settings).await.unwrap();
         Self { schema, queue: format!("{schema}_queue"), client, hearing: Mutex::new(hearing) }
     }
 
