@@ -2,13 +2,15 @@
 //!
 //! A bell is rung after the commit, on a connection of its own, so that nobody's commit waits for the lock that NOTIFY takes;
 //! and what gathers while one is on its way is rung at once.
+//!
+//! The same connection announces delayed messages of document 002's queues when their time has come.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::{debug, info, warn};
@@ -30,6 +32,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long the first notification may take before it counts as lost.
 const TRIAL: Duration = Duration::from_secs(2);
 
+/// The longest that is waited for the next message to announce.
+const FAR: Duration = Duration::from_secs(24 * 3600);
+
 /// How long to wait before the next try to listen.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -46,6 +51,8 @@ pub(super) struct Doorbell {
     /// What the others are yet to be told.
     untold: Mutex<Rings>,
     news: Notify,
+    /// Somebody has sent a message that is to be announced later.
+    delayed: Notify,
     /// Who rings, so that one does not wake oneself.
     sender: String,
     sql: Arc<Sql>,
@@ -56,7 +63,8 @@ pub(super) struct Doorbell {
 impl Doorbell {
     pub(super) fn new(sender: String, sql: Arc<Sql>, floors: Arc<Floors>) -> Self {
         let (wake, hearing) = (watch::Sender::default(), watch::Sender::new(None));
-        Self { wake, untold: Mutex::default(), news: Notify::new(), sender, sql, floors, hearing }
+        let (news, delayed) = (Notify::new(), Notify::new());
+        Self { wake, untold: Mutex::default(), news, delayed, sender, sql, floors, hearing }
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Rings> {
@@ -129,6 +137,7 @@ impl Doorbell {
         } else {
             info!("listening for notifications");
         }
+        let mut announces_at = self.announce(&client).await?;
         let (mut looks, mut polls) = (interval(LOOK), interval(POLL));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -136,7 +145,10 @@ impl Doorbell {
             tokio::select! {
                 biased;
                 _ = looks.tick() => if self.floors.is_used() { self.look(&client).await? },
-                _ = polls.tick(), if hearing == Hearing::Polling => self.ring_all_here(),
+                _ = polls.tick(), if hearing == Hearing::Polling => {
+                    self.ring_all_here();
+                    announces_at = self.announce(&client).await?;
+                }
                 payload = news.recv() => match payload {
                     Some(payload) => self.hear(&payload),
                     None => return Err("the connection was lost".into()),
@@ -144,8 +156,18 @@ impl Doorbell {
                 () = self.news.notified() => {
                     self.tell(&client, &address.schema).await?;
                 }
+                () = self.delayed.notified() => announces_at = self.announce(&client).await?,
+                () = until(announces_at) => announces_at = self.announce(&client).await?,
             }
         }
+    }
+
+    /// Announces messages whose time has come. Says when the next one's will have.
+    async fn announce(&self, client: &Client) -> Result<Option<Instant>, String> {
+        let told = ask(client, &self.sql.announce_messages, args![]).await?;
+        let next: Option<f64> = told.rows.first().and_then(|row| row::get(row, 0).ok()).flatten();
+        let next = next.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(FAR).min(FAR));
+        Ok(next.map(|next| Instant::now() + next))
     }
 
     /// Asks whether an old snapshot is in the way of claims. While one is, the processes tell one another how far these have come.
@@ -197,15 +219,21 @@ impl Doorbell {
         arrived
     }
 
-    /// Somebody rang: `SENDER BELLS`.
+    /// Somebody rang: `SENDER BELLS`. A message is none of the bells that others here wait for.
     fn hear(&self, payload: &str) {
         let (sender, bells) = payload.rsplit_once(' ').unwrap_or(("", payload));
         if sender == self.sender {
             return;
         }
+        if bells.contains('m') {
+            self.delayed.notify_one();
+        }
         let count = |bell: char| u64::from(bells.contains(bell));
         let (claimable, timed) = (count('c'), count('t'));
-        self.ring_here(Rings { claimable, timed, settled: count('s'), revoked: count('r') });
+        let rings = Rings { claimable, timed, settled: count('s'), revoked: count('r') };
+        if rings != Rings::default() {
+            self.ring_here(rings);
+        }
     }
 
     /// Rings for the others.
@@ -247,6 +275,14 @@ fn add(rings: &mut Rings, more: Rings) {
     rings.timed += more.timed;
     rings.settled += more.settled;
     rings.revoked += more.revoked;
+}
+
+/// Never, if there is no such moment.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
 }
 
 /// Stops a task when it is dropped.

@@ -16,7 +16,7 @@ CREATE FUNCTION {schema}.executed_steps(since timestamptz, of_namespace text, of
 ) LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT w.definition, w.namespace, w.name, {schema}.shown_version(w.version), {schema}.step_of(t.id) + 1, t.id, w.id, e.state, e.attempt,
         t.created_at, e.finished_at,
-        CASE WHEN e.started_at IS NOT NULL THEN greatest(extract(epoch FROM e.finished_at - e.started_at), 0) END
+        CASE WHEN e.started_at IS NOT NULL THEN CASE WHEN e.started_at IS NOT NULL THEN greatest(extract(epoch FROM e.finished_at - e.started_at), 0) END END
     FROM (
         SELECT o.* FROM {schema}.workflows o WHERE o.finished_at IS NULL AND o.updated_at >= since
         UNION ALL

@@ -1,0 +1,1 @@
+SELECT next_in FROM windlass.announce_messages()
