@@ -7,6 +7,7 @@
 mod by_hand;
 mod peer;
 mod postgres;
+mod questions;
 mod table;
 mod through_engine;
 mod through_store;
@@ -45,6 +46,9 @@ struct Args {
     /// Measure on PostgreSQL instead of SQLite, on a private server.
     #[arg(long)]
     postgres: bool,
+    /// Measure what it costs to ask about workflows instead, on PostgreSQL.
+    #[arg(long, conflicts_with = "workflows")]
+    questions: bool,
     /// Measure workflows instead of lone tasks.
     #[arg(long)]
     workflows: bool,
@@ -79,6 +83,13 @@ fn main() -> Result<()> {
     let mut table = Table::default();
     if let Some([url, schema]) = args.drain.as_deref() {
         println!("{}", runtime.block_on(postgres::drain_here(url, schema))?);
+        return Ok(());
+    }
+    if args.questions {
+        questions::measure(&runtime, &args, &mut table)?;
+        if args.json {
+            println!("{}", table.json());
+        }
         return Ok(());
     }
     if args.postgres && !args.workflows {
