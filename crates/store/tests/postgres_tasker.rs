@@ -267,3 +267,85 @@ fn who_may_read_may_ask() {
         }
     });
 }
+
+/// What is asked about one workflow reads its rows and no others, whatever the server believes about the sizes of tables; counts read none.
+#[test]
+fn questions_about_one_workflow_read_its_rows_only() {
+    runtime().block_on(async {
+        let mut world = World::new(1).await;
+        let flow = definition_of(json!({ "name": "one", "steps": {
+            "a": {}, "b": { "needs": ["a"] }, "c": { "needs": ["a"] }, "d": { "needs": ["b", "c"] },
+        }}));
+        world.start(ad_hoc(1, flow)).await;
+        let (id, schema) = (world.workflows[0], world.schema.clone());
+        world.client.batch_execute(&MANY.replace("{schema}", &schema)).await.unwrap();
+        let step = id.step(3);
+        for when in ["grown", "analysed"] {
+            for asked in [
+                format!("get_step_readiness_status('{id}')"),
+                format!("get_ready_steps('{id}')"),
+                format!("get_task_execution_context('{id}')"),
+                format!("get_task_ready_info('{id}')"),
+                format!("calculate_dependency_levels('{id}')"),
+                format!("get_step_transitive_dependencies('{step}')"),
+                format!("get_current_task_state('{id}')"),
+                format!("check_step_dependencies('{step}')"),
+                format!("calculate_step_depth('{step}')"),
+                format!("detect_cycle('{step}', '{}')", id.step(0)),
+                "get_next_ready_tasks(5)".into(),
+                "get_system_health_counts()".into(),
+                "get_analytics_metrics()".into(),
+                format!("tasks WHERE task_uuid = '{id}'"),
+                format!("workflow_steps WHERE task_uuid = '{id}'"),
+                format!("workflow_steps WHERE workflow_step_uuid = '{step}'"),
+                format!("workflow_step_edges WHERE task_uuid = '{id}'"),
+                format!("workflow_step_edges WHERE to_step_uuid = '{step}'"),
+                format!("task_transitions WHERE task_uuid = '{id}'"),
+                format!("workflow_step_transitions WHERE workflow_step_uuid = '{step}'"),
+            ] {
+                world.client.batch_execute("BEGIN").await.unwrap();
+                let before = rows_read(&world).await;
+                let found = world.client.query(&format!("SELECT * FROM {asked}"), &[]).await.unwrap();
+                assert!(!found.is_empty(), "{asked}");
+                let read = rows_read(&world).await - before;
+                world.client.batch_execute("ROLLBACK").await.unwrap();
+                assert!(read <= 60, "{asked} reads {read} rows when tables are {when}");
+            }
+            world.client.batch_execute("ANALYZE").await.unwrap();
+        }
+    });
+}
+
+/// Rows of the tables that grow which this connection has read.
+async fn rows_read(world: &World) -> i64 {
+    let sql = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_xact_user_tables
+        WHERE schemaname = $1 AND relname IN ('workflows', 'tasks', 'live', 'ended', 'history_rows', 'workflow_history')";
+    world.client.query_one(sql, &[&world.schema]).await.unwrap().get(0)
+}
+
+/// Five thousand workflows like the first, half of them over.
+const MANY: &str = "
+    CREATE FUNCTION pg_temp.flow(n bigint) RETURNS uuid LANGUAGE sql AS $$
+        SELECT ('01900000-0000-7000-9' || substr(lpad(to_hex(n), 6, '0'), 1, 3) || '-' || substr(lpad(to_hex(n), 6, '0'), 4) || '000000000')::uuid
+    $$;
+    INSERT INTO {schema}.workflows (id, namespace, name, version, definition, priority, nesting, created_at, state, paused, waiting,
+        nested, active, timed, done, skipped, cancelled, failed, updated_at, finished_at, entries, retries, rank)
+    SELECT pg_temp.flow(n), namespace, name, version, definition, priority, nesting, created_at,
+        CASE n % 2 WHEN 0 THEN 'complete' ELSE state END, paused, (n % 2) * 3, 0, n % 2, 0, (1 - n % 2) * 4, 0, 0, 0, updated_at,
+        CASE n % 2 WHEN 0 THEN updated_at END, entries, retries, rank
+    FROM {schema}.workflows, generate_series(1, 5000) n;
+    INSERT INTO {schema}.tasks (id, namespace, queue, kind, priority, per_hour, per_retry, max_attempts, created_at, payload, is_step)
+    SELECT {schema}.step_id(pg_temp.flow(n), step), namespace, queue, kind, priority, per_hour, per_retry, max_attempts, created_at, payload, true
+    FROM (SELECT * FROM {schema}.tasks LIMIT 1) t, generate_series(1, 5000) n, generate_series(0, 3) step;
+    INSERT INTO {schema}.live (seq, namespace, queue, kind, state, attempt, lease, updated_at, slot, rank, entries, plain, is_step, waits, met, others)
+    SELECT t.seq, namespace, queue, kind, CASE {schema}.step_of(t.id) WHEN 0 THEN 'pending' ELSE 'waiting' END, 0, 0, created_at, false, 0, 1, true,
+        true, CASE WHEN {schema}.step_of(t.id) > 0 THEN 'parents' END, CASE WHEN {schema}.step_of(t.id) > 0 THEN 0 END,
+        CASE WHEN {schema}.step_of(t.id) > 0 THEN 0 END
+    FROM {schema}.tasks t WHERE t.seq > 4 AND {schema}.workflow_of(t.id) IN (SELECT id FROM {schema}.workflows WHERE finished_at IS NULL);
+    INSERT INTO {schema}.ended (seq, state, attempt, lease, worker, claimed_at, started_at, finished_at, updated_at, rank, entries, plain, result,
+        is_step)
+    SELECT t.seq, 'completed', 1, 1, 'w', created_at, created_at, created_at, created_at, 0, 4, true, 'null', true
+    FROM {schema}.tasks t WHERE t.seq > 4 AND {schema}.workflow_of(t.id) IN (SELECT id FROM {schema}.workflows WHERE finished_at IS NOT NULL);
+    INSERT INTO {schema}.workflow_history SELECT w.seq, n, 'pending', w.created_at
+    FROM {schema}.workflows w, generate_series(1, 4) n ON CONFLICT DO NOTHING
+";

@@ -501,7 +501,7 @@ pub(crate) async fn slowest(world: &World, since: Option<Timestamp>) {
     let sql = format!("SELECT * FROM get_slowest_steps({})", arguments(", min_executions => 2"));
     assert_eq!(world.rows(&sql).await.len(), enough);
     for (filter, part) in [
-        ("namespace_filter => 'default'", ""),
+        ("namespace_filter => 'default'", "default/"),
         ("task_name_filter => 'one'", "/one/"),
         ("version_filter => '1'", "/1/"),
     ] {
@@ -558,10 +558,13 @@ pub(crate) async fn views(world: &World) {
         let steps = steps.iter().map(|step| (step.name.to_string(), json!(*step.kind())));
         names.entry(name_of(&record.workflow, None)).or_default().extend(steps);
     }
-    let spaces = world.rows("SELECT * FROM task_namespaces").await;
-    assert_eq!(spaces.len(), 1);
-    assert_eq!(spaces[0]["name"], json!("default"));
-    assert_eq!(spaces[0]["task_namespace_uuid"], json!("37a8eec1-ce19-687d-132f-e29051dca629"));
+    let spaces: BTreeMap<String, Value> = world
+        .rows("SELECT * FROM task_namespaces")
+        .await
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap().to_owned(), row["task_namespace_uuid"].clone()))
+        .collect();
+    assert_eq!(spaces["default"], json!("37a8eec1-ce19-687d-132f-e29051dca629"));
     let named = world.rows("SELECT * FROM named_tasks").await;
     for (of, steps) in names {
         let id = world.named(&of).await;
@@ -569,7 +572,7 @@ pub(crate) async fn views(world: &World) {
         assert_eq!(rows.len(), 1, "{of}");
         let parts: Vec<_> = of.split('/').collect();
         assert_eq!((rows[0]["name"].as_str(), rows[0]["version"].as_str()), (Some(parts[1]), Some(parts[2])));
-        assert_eq!(rows[0]["task_namespace_uuid"], spaces[0]["task_namespace_uuid"]);
+        assert_eq!(rows[0]["task_namespace_uuid"], spaces[parts[0]]);
         assert_eq!(rows[0]["configuration"]["name"], json!(parts[1]));
         let sql = format!("SELECT * FROM named_steps WHERE named_task_uuid = '{}'", id.as_str().unwrap());
         let rows = world.rows(&sql).await;

@@ -181,9 +181,12 @@ impl World {
         let flow = self.flow();
         let definition = definition_of(flow);
         let mut new = ad_hoc(0, definition.clone());
+        if parent.is_none() && self.random.chance(10) {
+            new.namespace = Name::namespace("tenant").unwrap();
+        }
         if self.random.chance(60) {
             let name = definition.name.clone();
-            let defined = self.store.define(&Name::default(), definition).await.unwrap();
+            let defined = self.store.define(&new.namespace, definition).await.unwrap();
             new.source = Source::Named { name, version: Some(defined.version) };
         }
         new.priority = i32::try_from(self.random.below(5)).unwrap() - 2;
