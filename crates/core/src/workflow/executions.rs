@@ -210,7 +210,7 @@ impl Gathering {
                 last_at: sum.last_at.unwrap_or(Timestamp::MIN),
             })
             .collect();
-        together.sort_by(|a, b| b.average.cmp(&a.average));
+        together.sort_by_key(|one| std::cmp::Reverse(one.average));
         together.truncate(self.wanted.limit);
         self.sums = BTreeMap::new();
         self.each.append(&mut together);

@@ -386,7 +386,7 @@ impl Store for MemoryStore {
     }
 
     async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {
-        Ok(self.open()?.executions(wanted))
+        Ok(self.open()?.executions(&wanted))
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

@@ -323,7 +323,7 @@ impl Rows {
         sum
     }
 
-    pub(super) fn executions(&self, wanted: Executions) -> Vec<Execution> {
+    pub(super) fn executions(&self, wanted: &Executions) -> Vec<Execution> {
         let mut gathering = wanted.clone().gather();
         let all = self.workflows.values().filter(|record| wanted.wants(&record.workflow));
         for WorkflowRecord { workflow, blueprint, .. } in all {

@@ -389,7 +389,7 @@ impl Store for SqliteStore {
 
     async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {
         let blueprints = self.blueprints.clone();
-        self.readers.run(move |snapshot| snapshot.executions(&blueprints, wanted)).await
+        self.readers.run(move |snapshot| snapshot.executions(&blueprints, &wanted)).await
     }
 
     async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {

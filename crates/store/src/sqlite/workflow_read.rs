@@ -114,7 +114,7 @@ impl Snapshot<'_> {
     pub(super) fn executions(
         &self,
         blueprints: &Blueprints,
-        wanted: Executions,
+        wanted: &Executions,
     ) -> rusqlite::Result<Vec<Execution>> {
         let mut gathering = wanted.clone().gather();
         let mut statement = self.statement(include_str!("sql/workflows_since.sql"))?;
