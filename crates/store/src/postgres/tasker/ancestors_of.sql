@@ -1,5 +1,5 @@
 -- The numbers of the steps that a step of a definition comes after, and the fewest edges to each; nearest first. Each edge is looked at once.
-CREATE FUNCTION {schema}.ancestors_of(definition bigint, step integer) RETURNS TABLE (ancestor integer, distance integer)
+CREATE FUNCTION "{schema}".ancestors_of(definition bigint, step integer) RETURNS TABLE (ancestor integer, distance integer)
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 #variable_conflict use_column
 DECLARE
@@ -15,7 +15,7 @@ DECLARE
     parent  integer;
 BEGIN
     SELECT d.places, d.parents, array_fill(false, ARRAY[d.steps::integer]) INTO places, parents, seen
-    FROM {schema}.definitions d WHERE d.seq = definition AND d.steps > step;
+    FROM "{schema}".definitions d WHERE d.seq = definition AND d.steps > step;
     IF NOT FOUND THEN
         RETURN;
     END IF;

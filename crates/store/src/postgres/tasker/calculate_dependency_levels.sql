@@ -6,8 +6,8 @@ SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cach
 DECLARE
     levels integer[];
 BEGIN
-    SELECT d.levels INTO levels FROM {schema}.workflows w JOIN {schema}.definitions d ON d.seq = w.definition
+    SELECT d.levels INTO levels FROM "{schema}".workflows w JOIN "{schema}".definitions d ON d.seq = w.definition
     WHERE w.id = input_task_uuid;
-    RETURN QUERY SELECT t.id, levels[{schema}.step_of(t.id) + 1] FROM {schema}.tasks t
-    WHERE FOUND AND t.id >= input_task_uuid AND t.id <= {schema}.last_task(input_task_uuid) AND t.is_step ORDER BY 2, 1;
+    RETURN QUERY SELECT t.id, levels["{schema}".step_of(t.id) + 1] FROM "{schema}".tasks t
+    WHERE FOUND AND t.id >= input_task_uuid AND t.id <= "{schema}".last_task(input_task_uuid) AND t.is_step ORDER BY 2, 1;
 END $$;

@@ -34,7 +34,7 @@ CREATE FUNCTION {prefix}tasker.get_analytics_metrics(since_timestamp timestamptz
         SELECT coalesce(sum(y.started), 0)::bigint AS started, coalesce(sum(y.completed), 0)::bigint AS completed,
             coalesce(sum(y.failed), 0)::bigint AS failed, coalesce(sum(y.lasted), 0) AS lasted,
             coalesce(sum(y.steps), 0)::bigint AS steps, coalesce(sum(y.steps_lasted), 0) AS steps_lasted
-        FROM {schema}.activity y WHERE y.minute >= p.start
+        FROM "{schema}".activity y WHERE y.minute >= p.start
     ) a CROSS JOIN (
         SELECT coalesce(sum(n.many), 0) AS total,
             coalesce(sum(n.many) FILTER (WHERE n.state = 'complete'), 0) AS complete,
@@ -42,7 +42,7 @@ CREATE FUNCTION {prefix}tasker.get_analytics_metrics(since_timestamp timestamptz
             coalesce(sum(n.many) FILTER (WHERE n.state NOT IN ('complete', 'error', 'cancelled', 'resolved_manually')), 0)::bigint AS active,
             count(DISTINCT n.namespace) AS namespaces, count(DISTINCT (n.namespace, n.name)) AS types
         FROM (
-            SELECT k.namespace, k.name, k.state, sum(k.workflows) AS many FROM {schema}.workflow_counts k
+            SELECT k.namespace, k.name, k.state, sum(k.workflows) AS many FROM "{schema}".workflow_counts k
             GROUP BY k.namespace, k.name, k.state HAVING sum(k.workflows) > 0
         ) n
     ) w CROSS JOIN (

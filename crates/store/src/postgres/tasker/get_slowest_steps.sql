@@ -22,14 +22,14 @@ CREATE FUNCTION {prefix}tasker.get_slowest_steps(
     WITH numbered AS MATERIALIZED (
         SELECT s.definition, s.namespace, s.name, s.version, s.step, sum(s.seconds) AS sum, count(s.seconds) AS timed, max(s.seconds) AS max,
             min(s.seconds) AS min, count(*) AS many, count(*) FILTER (WHERE s.state <> 'completed') AS failed, max(s.finished_at) AS last
-        FROM {schema}.executed_steps(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
+        FROM "{schema}".executed_steps(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
             namespace_filter, task_name_filter, version_filter) s
         GROUP BY s.definition, s.namespace, s.name, s.version, s.step
     ), named AS MATERIALIZED (
-        SELECT d.seq, n.name, n.number FROM {schema}.definitions d CROSS JOIN LATERAL unnest(d.names) WITH ORDINALITY AS n (name, number)
+        SELECT d.seq, n.name, n.number FROM "{schema}".definitions d CROSS JOIN LATERAL unnest(d.names) WITH ORDINALITY AS n (name, number)
         WHERE d.seq = ANY (ARRAY(SELECT DISTINCT s.definition FROM numbered s))
     )
-    SELECT {schema}.named_id(s.namespace, s.name, s.version, n.name), n.name, round(sum(s.sum) / nullif(sum(s.timed), 0), 6),
+    SELECT "{schema}".named_id(s.namespace, s.name, s.version, n.name), n.name, round(sum(s.sum) / nullif(sum(s.timed), 0), 6),
         max(s.max), min(s.min), sum(s.many)::integer, sum(s.failed)::integer, round(sum(s.failed) * 100 / sum(s.many), 2), max(s.last)
     FROM numbered s JOIN named n ON n.seq = s.definition AND n.number = s.step
     GROUP BY s.namespace, s.name, s.version, n.name HAVING sum(s.many) >= coalesce(min_executions, 1)

@@ -18,13 +18,13 @@ CREATE FUNCTION {prefix}tasker.get_slowest_steps_instances(
     created_at         timestamptz,
     completed_at       timestamptz
 ) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-    SELECT s.id, s.workflow, s.namespace, s.name, s.version, d.names[s.step] || coalesce('[' || {schema}.item_of(s.id) || ']', ''),
-        s.seconds, s.attempt::integer, {schema}.ten_words(s.state, NULL), s.created_at, s.finished_at
+    SELECT s.id, s.workflow, s.namespace, s.name, s.version, d.names[s.step] || coalesce('[' || "{schema}".item_of(s.id) || ']', ''),
+        s.seconds, s.attempt::integer, "{schema}".ten_words(s.state, NULL), s.created_at, s.finished_at
     FROM (
-        SELECT x.* FROM {schema}.executed_steps(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
+        SELECT x.* FROM "{schema}".executed_steps(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
             namespace_filter, task_name_filter, version_filter) x
         WHERE x.seconds IS NOT NULL
         ORDER BY x.seconds DESC, x.id LIMIT greatest(coalesce(limit_count, 10), 0)
-    ) s JOIN {schema}.definitions d ON d.seq = s.definition
+    ) s JOIN "{schema}".definitions d ON d.seq = s.definition
     ORDER BY s.seconds DESC, s.id
 $$;

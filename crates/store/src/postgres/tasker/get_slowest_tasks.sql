@@ -19,10 +19,10 @@ CREATE FUNCTION {prefix}tasker.get_slowest_tasks(
     error_rate           numeric,
     last_executed_at     timestamptz
 ) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-    SELECT {schema}.named_id(t.namespace, t.name, t.version), t.name, round(avg(t.seconds), 6), max(t.seconds), min(t.seconds),
+    SELECT "{schema}".named_id(t.namespace, t.name, t.version), t.name, round(avg(t.seconds), 6), max(t.seconds), min(t.seconds),
         count(*)::integer, round(avg(t.steps), 2), count(*) FILTER (WHERE t.state = 'error')::integer,
         round(count(*) FILTER (WHERE t.state = 'error') * 100.0 / count(*), 2), max(t.finished_at)
-    FROM {schema}.executed_tasks(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
+    FROM "{schema}".executed_tasks(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
         namespace_filter, task_name_filter, version_filter) t
     GROUP BY t.namespace, t.name, t.version HAVING count(*) >= coalesce(min_executions, 1)
     ORDER BY avg(t.seconds) DESC, t.namespace, t.name, t.version LIMIT greatest(coalesce(limit_count, 10), 0)

@@ -19,7 +19,7 @@ CREATE FUNCTION {prefix}tasker.get_slowest_tasks_instances(
     completed_at     timestamptz
 ) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT t.id, t.namespace, t.name, t.version, t.seconds, t.steps, t.done, t.failed, t.state, t.created_at, t.finished_at
-    FROM {schema}.executed_tasks(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
+    FROM "{schema}".executed_tasks(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
         namespace_filter, task_name_filter, version_filter) t
     ORDER BY t.seconds DESC, t.id LIMIT greatest(coalesce(limit_count, 10), 0)
 $$;

@@ -32,21 +32,21 @@ DECLARE
     are_over  boolean[];
 BEGIN
     FOR flow IN
-        SELECT w.id, w.definition, w.namespace, w.name, {schema}.shown_version(w.version) AS version, w.paused
-        FROM {schema}.workflows w WHERE w.id = ANY (input_task_uuids) ORDER BY w.id
+        SELECT w.id, w.definition, w.namespace, w.name, "{schema}".shown_version(w.version) AS version, w.paused
+        FROM "{schema}".workflows w WHERE w.id = ANY (input_task_uuids) ORDER BY w.id
     LOOP
         SELECT d.names, d.needed, d.over, d.places, d.parents INTO names, needed, over, places, parents
-        FROM {schema}.definitions d WHERE d.seq = flow.definition;
+        FROM "{schema}".definitions d WHERE d.seq = flow.definition;
         SELECT array_agg(r.state IN ('completed', 'resolved_manually') ORDER BY r.id), array_agg(r.finished_at IS NOT NULL ORDER BY r.id)
         INTO are_done, are_over
-        FROM {schema}.task_rows r
-        WHERE r.id >= flow.id AND r.id <= {schema}.last_task(flow.id) AND r.is_step AND {schema}.item_of(r.id) IS NULL;
+        FROM "{schema}".task_rows r
+        WHERE r.id >= flow.id AND r.id <= "{schema}".last_task(flow.id) AND r.is_step AND "{schema}".item_of(r.id) IS NULL;
         RETURN QUERY SELECT
             r.id,
             flow.id,
-            {schema}.named_id(flow.namespace, flow.name, flow.version, names[r.step]),
+            "{schema}".named_id(flow.namespace, flow.name, flow.version, names[r.step]),
             names[r.step] || coalesce('[' || r.item || ']', ''),
-            {schema}.ten_words(r.state, r.waits),
+            "{schema}".ten_words(r.state, r.waits),
             r.item IS NOT NULL OR CASE WHEN over[r.step] THEN p.ended ELSE p.done END >= needed[r.step],
             r.attempt = 0 OR r.state <> 'failed' AND coalesce(r.attempt < r.max_attempts, true),
             NOT flow.paused AND CASE r.state
@@ -60,15 +60,15 @@ BEGIN
             p.done::integer,
             r.attempt::integer,
             coalesce(r.max_attempts, 3)::integer,
-            {schema}.backoff_seconds(r.state, f.at, r.due_at),
+            "{schema}".backoff_seconds(r.state, f.at, r.due_at),
             coalesce(r.started_at, r.claimed_at)
         FROM (
-            SELECT t.*, {schema}.step_of(t.id) + 1 AS step, {schema}.item_of(t.id) AS item FROM {schema}.task_rows t
-            WHERE t.id >= flow.id AND t.id <= {schema}.last_task(flow.id) AND t.is_step ORDER BY t.id OFFSET 0
+            SELECT t.*, "{schema}".step_of(t.id) + 1 AS step, "{schema}".item_of(t.id) AS item FROM "{schema}".task_rows t
+            WHERE t.id >= flow.id AND t.id <= "{schema}".last_task(flow.id) AND t.is_step ORDER BY t.id OFFSET 0
         ) r CROSS JOIN LATERAL (
             SELECT count(*) AS total, count(*) FILTER (WHERE are_done[parents[g] + 1]) AS done,
                 count(*) FILTER (WHERE are_over[parents[g] + 1]) AS ended
             FROM generate_series(places[r.step] + 1, places[r.step + 1]) g WHERE r.item IS NULL
-        ) p CROSS JOIN LATERAL (SELECT {schema}.last_failure(r.seq) AS at OFFSET 0) f;
+        ) p CROSS JOIN LATERAL (SELECT "{schema}".last_failure(r.seq) AS at OFFSET 0) f;
     END LOOP;
 END $$;

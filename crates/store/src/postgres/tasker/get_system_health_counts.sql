@@ -57,12 +57,12 @@ CREATE FUNCTION {prefix}tasker.get_system_health_counts() RETURNS TABLE (
         current_setting('max_connections')::bigint
     FROM (
         SELECT jsonb_object_agg(n.state, n.many) AS of, sum(n.many) AS total
-        FROM (SELECT k.state, sum(k.workflows) AS many FROM {schema}.workflow_counts k GROUP BY k.state) n
+        FROM (SELECT k.state, sum(k.workflows) AS many FROM "{schema}".workflow_counts k GROUP BY k.state) n
     ) w CROSS JOIN (
         SELECT jsonb_object_agg(n.state, n.many) AS of, sum(n.many) AS total
         FROM (
             -- What a step waits for is not counted: a step whose items or workflow work is pending here.
-            SELECT {schema}.ten_words(k.state, NULL) AS state, sum(k.tasks) AS many FROM {schema}.counts k WHERE k.is_step GROUP BY 1
+            SELECT "{schema}".ten_words(k.state, NULL) AS state, sum(k.tasks) AS many FROM "{schema}".counts k WHERE k.is_step GROUP BY 1
         ) n
     ) s CROSS JOIN (SELECT count(*) AS active FROM pg_stat_activity a WHERE a.datid IS NOT NULL AND a.usesysid IS NOT NULL) c
 $$;

@@ -32,8 +32,8 @@ CREATE FUNCTION {prefix}tasker.get_task_execution_context(input_task_uuid uuid) 
         END,
         c.claimed
     FROM (
-        SELECT w.id, {schema}.named_id(w.namespace, w.name, {schema}.shown_version(w.version)) AS named, w.state, n.*
-        FROM {schema}.workflows w CROSS JOIN LATERAL (
+        SELECT w.id, "{schema}".named_id(w.namespace, w.name, "{schema}".shown_version(w.version)) AS named, w.state, n.*
+        FROM "{schema}".workflows w CROSS JOIN LATERAL (
             SELECT count(*) AS total,
                 count(*) FILTER (WHERE r.word IN ('pending', 'waiting_for_retry')) AS pending,
                 count(*) FILTER (WHERE r.state = 'pending') AS ready,
@@ -44,8 +44,8 @@ CREATE FUNCTION {prefix}tasker.get_task_execution_context(input_task_uuid uuid) 
                 count(*) FILTER (WHERE r.word = 'error') AS failed,
                 count(*) FILTER (WHERE r.word = 'cancelled') AS left_out
             FROM (
-                SELECT t.state, {schema}.ten_words(t.state, t.waits) AS word FROM {schema}.task_rows t
-                WHERE t.id >= w.id AND t.id <= {schema}.last_task(w.id) AND t.is_step OFFSET 0
+                SELECT t.state, "{schema}".ten_words(t.state, t.waits) AS word FROM "{schema}".task_rows t
+                WHERE t.id >= w.id AND t.id <= "{schema}".last_task(w.id) AND t.is_step OFFSET 0
             ) r
         ) n WHERE w.id = input_task_uuid
     ) c CROSS JOIN LATERAL (SELECT CASE

@@ -1,5 +1,5 @@
 -- The note of a change as an object: itself, if it is one.
-CREATE FUNCTION {schema}.metadata(note text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION "{schema}".metadata(note text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF note IS NULL THEN
         RETURN '{}';

@@ -1,5 +1,5 @@
 -- The ten words of document 002 for a step. The work of a step that waits for its items, or for the workflow that it is, is being done.
-CREATE FUNCTION {schema}.ten_words(state text, waits text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+CREATE FUNCTION "{schema}".ten_words(state text, waits text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN state = 'waiting' AND waits IN ('items', 'workflow') THEN 'in_progress'
         WHEN state IN ('waiting', 'scheduled', 'pending') THEN 'pending'
