@@ -1,6 +1,6 @@
 //! What can be asked about workflows: readiness, graph, state, analytics, health, discovery. The same on every store.
 #![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, clippy::float_cmp)]
+#![allow(clippy::unwrap_used, clippy::float_cmp, clippy::print_stdout)]
 
 use std::time::Duration;
 
