@@ -177,8 +177,7 @@ fn counts_have_totals() {
         (&stats["tasks"], &stats["states"]["pending"], &stats["states"]["failed"]),
         (&json!(3), &json!(2), &json!(0))
     );
-    let first =
-        json!({"namespace": "default", "queue": "default", "kind": "a", "state": "pending", "tasks": 2});
+    let first = json!({"namespace": "default", "queue": "default", "kind": "a", "is_step": false, "state": "pending", "tasks": 2});
     assert_eq!(stats["counts"][0], first);
     assert_eq!(place.json(&["stats", "--all-namespaces"])["tasks"], 4);
     let text = place.text(&["stats"]);

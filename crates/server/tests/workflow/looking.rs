@@ -145,3 +145,49 @@ fn a_workflow_is_drawn_as_it_stands() {
         .told(2, "picture to no/such/directory");
     place.run(&["workflow", "graph", UNKNOWN]).told(1, "does not exist");
 }
+
+#[test]
+fn what_is_ready_slow_and_healthy_is_shown() {
+    let place = place(&[NIGHTLY]);
+    assert_eq!(text(&place, &["workflow", "list", "--ready"]), "no workflow has steps to claim\n");
+    assert!(text(&place, &["stats", "--slowest", "steps"]).starts_with("nothing has ended in the last "));
+    assert_eq!(text(&place, &["stats", "--stale"]), "no workflow rests for too long\n");
+    let blocked = blocked(&place);
+    let fresh = start(&place, &["nightly", "--priority", "3"]);
+    let ready = place.json(&["workflow", "list", "--ready"]);
+    let first = &ready["workflows"][0];
+    assert_eq!((&first["workflow"]["id"], &first["ready_steps"]), (&json!(fresh), &json!(1)));
+    assert!(first["computed_priority"].as_f64().unwrap() >= 3.0, "{ready}");
+    assert_eq!(ready["workflows"].as_array().unwrap().len(), 1, "{blocked} has none");
+    assert!(text(&place, &["workflow", "list", "--ready"]).contains("COMPUTED"));
+
+    let steps = place.json(&["stats", "--slowest", "steps", "--name", "nightly"]);
+    let regions = steps["slowest"].as_array().unwrap().iter().find(|one| one["step"] == "regions").unwrap();
+    assert_eq!(
+        (&regions["executions"], &regions["errors"], &regions["version"]),
+        (&json!(4), &json!(0), &json!("1"))
+    );
+    let bad = steps["slowest"].as_array().unwrap().iter().find(|one| one["step"] == "bad").unwrap();
+    assert_eq!((&bad["errors"], &bad["error_rate"]), (&json!(1), &json!(100.0)));
+    let each = place.json(&["stats", "--slowest", "steps", "--each", "--limit", "2"]);
+    assert_eq!(each["slowest"].as_array().unwrap().len(), 2);
+    assert!(each["slowest"][0]["task"].is_string());
+    assert!(text(&place, &["stats", "--slowest", "steps"]).contains("LONGEST"));
+    assert_eq!(place.json(&["stats", "--slowest", "workflows"])["slowest"], json!([]), "none is over");
+
+    let health = place.json(&["stats", "--health"]);
+    assert_eq!(
+        (&health["total_workflows"], &health["active_workflows"], &health["started"]),
+        (&json!(2), &json!(2), &json!(2))
+    );
+    assert_eq!(
+        (&health["workflows"]["blocked_by_failures"], &health["steps"]["error"]),
+        (&json!(1), &json!(1))
+    );
+    assert!(text(&place, &["stats", "--health"]).contains("health score"));
+    let stats = place.json(&["stats"]);
+    assert_eq!(stats["workflows"][0]["name"], "nightly");
+    assert!(text(&place, &["stats"]).contains("WORKFLOW"));
+    place.run(&["stats", "--health", "--stale"]).told(2, "cannot be used with");
+    place.run(&["stats", "--each"]).told(2, "--slowest");
+}
