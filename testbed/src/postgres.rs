@@ -35,6 +35,9 @@ const GUARD: &str = include_str!("postgres/guard.sh");
 /// A server that is not ready by then never will be.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
+/// A little less than what Linux lets one argument of a program have. What is longer is sent, and not in one transaction.
+const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+
 /// Below the range from which systems take ports for outgoing connections, so that a server that is stopped for a
 /// while finds its port free.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -212,8 +215,19 @@ impl Server {
     pub fn psql(&self, url: &str, statements: &str) -> io::Result<Output> {
         let program = self.installation.bin.join("psql");
         let mut command = clean_command(&program);
-        command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statements]).stdin(Stdio::null());
-        command.output().map_err(at(&program))
+        command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url]);
+        if statements.len() < LONGEST_ARGUMENT {
+            command.args(["-c", statements]).stdin(Stdio::null());
+            return command.output().map_err(at(&program));
+        }
+        command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().map_err(at(&program))?;
+        let input = running.stdin.take();
+        thread::scope(|scope| {
+            // One that ends early says why.
+            scope.spawn(move || input.map(|mut input| input.write_all(statements.as_bytes())));
+            running.wait_with_output().map_err(at(&program))
+        })
     }
 
     /// Makes an empty database and returns its address.
