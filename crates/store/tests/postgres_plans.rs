@@ -16,7 +16,7 @@ const MAY_SCAN: [&str; 4] = ["pick", "pick_one", "settings", "parked_lanes"];
 const BEHIND: &str = "Index Cond … ROW((~";
 
 /// What a statement must be found by, in one line of its plan.
-const FOUND_BY: [(&str, &str); 14] = [
+const FOUND_BY: [(&str, &str); 16] = [
     ("claim_one", "live_claimable"),
     ("claim", "live_claimable"),
     ("claim_one", BEHIND),
@@ -31,6 +31,8 @@ const FOUND_BY: [(&str, &str); 14] = [
     ("orphans", "live_held"),
     ("old", "ended_completed"),
     ("fill", "live_parked"),
+    ("ready_workflows", "workflows_in_process"),
+    ("ready_workflows", "Index Cond … (seq = "),
 ];
 
 #[test]

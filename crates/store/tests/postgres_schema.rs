@@ -84,7 +84,10 @@ async fn an_edited_migration_is_refused() {
 #[tokio::test]
 async fn what_a_hand_applied_is_accepted() {
     let server = postgres::shared();
-    server.sql(&migrations_sql(&Schema::new("by_hand").unwrap())).unwrap();
+    // From a file, as hands do: it is too long for an argument.
+    let script = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(script.path(), migrations_sql(&Schema::new("by_hand").unwrap())).unwrap();
+    server.sql(&format!("\\i {}", script.path().display())).unwrap();
     let store = open(server, "by_hand").await;
     assert!(store.submit(vec![task(1, "k")]).await.unwrap()[0].created);
     store.close().await.unwrap();
