@@ -121,7 +121,11 @@ pub(crate) fn measure(runtime: &Runtime, at: &Path, args: &Args, table: &mut Tab
         let server = Server::start().context("no PostgreSQL to measure with")?;
         let url = server.url();
         let by_hand = |shape: Shape, round: usize| {
-            runtime.block_on(postgres::measure(&url, &format!("hand_{}_{round}", shape.steps()), shape))
+            runtime.block_on(postgres::measure(
+                &url,
+                &format!("hand_{}_{round}", shape.name().replace(':', "_")),
+                shape,
+            ))
         };
         let ground = Ground { name: "PostgreSQL", store: vec!["--store", &url], by_hand: &by_hand };
         return ground.measure(at, args, table);

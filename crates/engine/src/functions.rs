@@ -7,7 +7,7 @@ use windlass_core::{
     Analytics, By, Execution, ExecutionContext, Executions, Name, Patience, Place, Readiness, Rejected,
     Stale, State, Steering, SystemHealth, TaskId, Timestamp, Workflow, WorkflowId, WorkflowState, limits,
 };
-use windlass_store::{Count, Filter, Listing, Page, ReadyWorkflow, Result, WorkflowFilter};
+use windlass_store::{Count, Filter, Listing, Page, ReadyWorkflow, Result, WorkflowFilter, WorkflowRecord};
 
 use crate::client::Client;
 use crate::workflow::{Inspection, StepAncestor};
@@ -76,7 +76,7 @@ impl ReadinessFunctions<'_> {
     pub async fn status(&self, id: WorkflowId, steps: Option<&[TaskId]>) -> Result<Vec<Readiness>> {
         let inspection = inspect(self.0, id).await?;
         let now = self.0.store().now().await?;
-        let mut rows = Vec::new();
+        let (mut rows, WorkflowRecord { workflow, blueprint, .. }) = (Vec::new(), &inspection.record);
         for task in inspection.tasks.iter().filter(|task| steps.is_none_or(|steps| steps.contains(&task.id)))
         {
             let failed = match Readiness::last_failure(task) {
@@ -89,7 +89,7 @@ impl ReadinessFunctions<'_> {
                 }
             };
             let state_of = |step| inspection.step(step).map(|task| task.status.state);
-            rows.push(Readiness::of(task, &inspection.record.blueprint, state_of, failed, now));
+            rows.push(Readiness::of(task, blueprint, state_of, failed, workflow.paused, now));
         }
         Ok(rows)
     }

@@ -137,13 +137,15 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Of one task of a workflow. `state_of` tells where other steps are; `last_failure` when it last failed, which its row does not always tell.
+    /// Of one task of a workflow. `state_of` tells where other steps are; `last_failure` when it last failed, which its row does not always
+    /// tell. What comes due while the workflow `is_paused` goes on waiting.
     #[must_use]
     pub fn of(
         task: &Task,
         blueprint: &Blueprint,
         state_of: impl Fn(u32) -> Option<State>,
         last_failure: Option<Timestamp>,
+        is_paused: bool,
         now: Timestamp,
     ) -> Self {
         let (Task { id, spec, status }, Place { step, item }) = (task, Place::of(task.id));
@@ -165,7 +167,7 @@ impl Readiness {
             state: StepState::of(status),
             dependencies_satisfied: Parents::all(join, states()).met >= join.needed(total),
             retry_eligible: status.attempt == 0 || status.state != State::Failed && has_attempts,
-            ready_for_execution: task.is_claimable() || is_due,
+            ready_for_execution: task.is_claimable() || is_due && !is_paused,
             last_failure_at: last_failure,
             next_retry_at: status.due_at.filter(|_| is_retrying),
             total_parents: total,
@@ -233,7 +235,7 @@ mod tests {
         let of = |item| {
             let status = Status::new(State::Pending, 0, now);
             let task = Task { id: id.task(Place { step: 2, item }), spec: spec.clone(), status };
-            Readiness::of(&task, &blueprint, |_| Some(State::Completed), None, now)
+            Readiness::of(&task, &blueprint, |_| Some(State::Completed), None, false, now)
         };
         let (step, item) = (of(None), of(Some(0)));
         assert_eq!((step.total_parents, step.completed_parents, step.dependencies_satisfied), (2, 2, true));

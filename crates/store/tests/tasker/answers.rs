@@ -57,7 +57,14 @@ async fn expected_readiness(
     let state_of = |step| states.get(&record.workflow.id.step(step)).copied();
     let mut rows = Vec::new();
     for task in tasks {
-        let it = Readiness::of(&task.task, &record.blueprint, state_of, last_failure(task), now);
+        let it = Readiness::of(
+            &task.task,
+            &record.blueprint,
+            state_of,
+            last_failure(task),
+            record.workflow.paused,
+            now,
+        );
         let seconds = it.backoff.map(|backoff| backoff.as_secs());
         rows.push(json!({
             "workflow_step_uuid": it.step.to_string(),
@@ -67,7 +74,7 @@ async fn expected_readiness(
             "current_state": it.state.word(),
             "dependencies_satisfied": it.dependencies_satisfied,
             "retry_eligible": it.retry_eligible,
-            "ready_for_execution": it.ready_for_execution && !record.workflow.paused,
+            "ready_for_execution": it.ready_for_execution,
             "last_failure_at": micros(it.last_failure_at),
             "next_retry_at": micros(it.next_retry_at),
             "total_parents": it.total_parents,
