@@ -153,7 +153,7 @@ fn looking_at_the_migrations_applies_none() {
     assert_eq!(names(&path), expected(4), "also while a store is open");
     drop(store);
     let older =
-        "DROP TABLE workflow_history; DROP TABLE inputs; DROP TABLE workflows; DROP TABLE definitions;
+        "DROP TABLE activity; DROP TABLE workflow_counts; DROP TABLE workflow_history; DROP TABLE inputs; DROP TABLE workflows; DROP TABLE definitions;
         DELETE FROM migrations WHERE version = 4";
     Connection::open(&path).unwrap().execute_batch(older).unwrap();
     assert_eq!(names(&path), expected(3));
