@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -18,6 +19,9 @@ use crate::{Args, median};
 
 /// How often each question is asked; the median counts.
 const TIMES: usize = 21;
+
+/// Workflows that were started.
+static STARTED: AtomicU64 = AtomicU64::new(1);
 
 /// Callers that start workflows at once.
 const CALLERS: usize = 8;
@@ -116,8 +120,10 @@ async fn ask(client: &Client, sql: &str) -> Result<f64> {
 
 async fn start_one(store: &Arc<dyn Store>, name: &str) -> Result<WorkflowId> {
     let source = Source::Named { name: Name::new("definition", name)?, version: None };
-    // The last bits number the steps.
-    let id = WorkflowId::new(uuid::Uuid::now_v7());
+    // The last bits number the steps. One after the other, behind those that are finished.
+    let number = u128::from(STARTED.fetch_add(1, Ordering::Relaxed));
+    let id =
+        WorkflowId::new(uuid::Uuid::from_u128(0x0f00_0000_0000_7000_8000_0000_0000_0000 + (number << 34)));
     let input = windlass_core::Json::new("input", "{}")?;
     Ok(store.start(NewWorkflow::new(id, source, input)).await?.id)
 }
