@@ -59,7 +59,6 @@ pub(super) const SQL: &str = concat!(
     include_str!("tasker/count_more_workflows.sql"),
     include_str!("tasker/note_end.sql"),
     include_str!("tasker/move_workflow.sql"),
-    include_str!("tasker/fill_lanes.sql"),
     include_str!("tasker/cancel_tasks.sql"),
     include_str!("tasker/transition_task_state_atomic.sql"),
     include_str!("tasker/finalize_task_completion.sql"),

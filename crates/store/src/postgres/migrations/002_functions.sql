@@ -274,6 +274,39 @@ BEGIN
     END IF;
 END $$;
 
+-- Gives free slots of lanes to those who wait for one, in submit order, as sql/fill.sql does; whether there were any. The caller has the
+-- lanes' locks.
+CREATE FUNCTION fill_lanes(namespaces text[], keys text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    given  bigint;
+    opened boolean := false;
+BEGIN
+    LOOP
+        WITH line AS (
+            SELECT p.at, bool_and(c.taken + p.place <= p.lane_limit) OVER (
+                PARTITION BY n.namespace, n.lane ORDER BY p.place) AS may
+            FROM (SELECT DISTINCT u.namespace, u.lane FROM unnest(namespaces, keys) AS u (namespace, lane)) n
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS taken FROM live l WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.slot
+            ) c
+            CROSS JOIN LATERAL (
+                SELECT w.*, row_number() OVER (ORDER BY w.seq) AS place FROM (
+                    SELECT l.ctid AS at, l.seq, l.lane_limit FROM live l
+                    WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.lane IS NOT NULL AND NOT l.slot
+                        AND l.state = 'pending'
+                    ORDER BY l.seq LIMIT 100
+                ) w
+            ) p
+        ), filled AS (
+            UPDATE live SET slot = true WHERE ctid = ANY (ARRAY(SELECT at FROM line WHERE may)) RETURNING 1
+        )
+        SELECT count(*) INTO given FROM filled;
+        opened := opened OR given > 0;
+        EXIT WHEN given < 100;
+    END LOOP;
+    RETURN opened;
+END $$;
+
 -- Accepts all of them or none, and answers in their order.
 CREATE FUNCTION admit(asked new_task[]) RETURNS TABLE (id uuid, created boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -292,7 +325,6 @@ DECLARE
     claimable boolean;
     timed     boolean;
     parked    boolean;
-    given     bigint;
 BEGIN
     IF many > 1000 THEN
         PERFORM refuse('number of tasks', many::text, 'at most 1000 in one batch');
@@ -389,33 +421,10 @@ BEGIN
     INTO claimable, timed, parked FROM new;
     PERFORM count_more(ROW (l.namespace, l.queue, l.kind, false, l.state, 0, count(*))::counts)
     FROM live l WHERE l.seq = ANY (seqs) GROUP BY l.namespace, l.queue, l.kind, l.state;
-    -- The slots that are free, in submit order; as sql/fill.sql does.
-    WHILE parked LOOP
-        WITH lanes AS (
-            SELECT DISTINCT l.namespace, l.lane FROM live l
-            WHERE l.seq = ANY (seqs) AND l.lane IS NOT NULL AND l.state = 'pending'
-        ), line AS (
-            SELECT p.at, bool_and(c.taken + p.place <= p.lane_limit) OVER (
-                PARTITION BY n.namespace, n.lane ORDER BY p.place) AS may
-            FROM lanes n
-            CROSS JOIN LATERAL (
-                SELECT count(*) AS taken FROM live l WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.slot
-            ) c
-            CROSS JOIN LATERAL (
-                SELECT w.*, row_number() OVER (ORDER BY w.seq) AS place FROM (
-                    SELECT l.ctid AS at, l.seq, l.lane_limit FROM live l
-                    WHERE l.namespace = n.namespace AND l.lane = n.lane AND l.lane IS NOT NULL AND NOT l.slot
-                        AND l.state = 'pending'
-                    ORDER BY l.seq LIMIT 100
-                ) w
-            ) p
-        ), filled AS (
-            UPDATE live SET slot = true WHERE ctid = ANY (ARRAY(SELECT at FROM line WHERE may)) RETURNING 1
-        )
-        SELECT count(*) INTO given FROM filled;
-        claimable := claimable OR given > 0;
-        EXIT WHEN given < 100;
-    END LOOP;
+    IF parked THEN
+        SELECT fill_lanes(array_agg(l.namespace), array_agg(l.lane)) OR claimable INTO claimable
+        FROM live l WHERE l.seq = ANY (seqs) AND l.lane IS NOT NULL AND l.state = 'pending';
+    END IF;
     IF claimable OR timed THEN
         PERFORM pg_notify('{schema}', ' ' || CASE WHEN claimable THEN 'c' ELSE '' END || CASE WHEN timed THEN 't' ELSE '' END);
     END IF;
