@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
 use crate::name::stored_text;
@@ -9,7 +11,7 @@ use crate::notes::Report;
 use crate::time::Timestamp;
 
 /// What a handler decided.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// Done; the result may be JSON `null` but is always there.
     Completed {
@@ -51,7 +53,7 @@ pub enum Outcome {
 }
 
 /// A person or program that intervenes, and why; for the history.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct By {
     /// Who.
     pub actor: Option<String>,
@@ -67,7 +69,7 @@ impl By {
 }
 
 /// A request to change one task, and with it what depends on it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Command {
     /// A worker takes a task by name. By its holder, again: nothing happens.
     Claim {
@@ -123,6 +125,13 @@ pub enum Command {
         /// Who and why.
         by: By,
     },
+    /// An operator lets it wait for its retry until so long from now, which may be sooner or later than it would.
+    Postpone {
+        /// The task.
+        task: TaskId,
+        /// How long; cut at [`limits::RETRY_AFTER`](crate::limits::RETRY_AFTER).
+        delay: Duration,
+    },
     /// An operator settles it by hand.
     Resolve {
         /// The task.
@@ -170,6 +179,7 @@ impl Command {
             Self::Claim { task, .. }
             | Self::Cancel { task, .. }
             | Self::Retry { task, .. }
+            | Self::Postpone { task, .. }
             | Self::Resolve { task, .. }
             | Self::Skip { task, .. }
             | Self::Promote { task }
@@ -188,7 +198,11 @@ impl Command {
     #[must_use]
     pub fn concerns_workflow(&self) -> bool {
         match self {
-            Self::Claim { .. } | Self::Start { .. } | Self::Report { .. } | Self::Delete { .. } => false,
+            Self::Claim { .. }
+            | Self::Start { .. }
+            | Self::Report { .. }
+            | Self::Postpone { .. }
+            | Self::Delete { .. } => false,
             Self::Finish { outcome, .. } => {
                 matches!(outcome, Outcome::Skipped { .. } | Outcome::Expanded { .. })
             }

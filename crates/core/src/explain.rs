@@ -1,12 +1,14 @@
 //! Why a task is not running, as data. `windlass why` turns it into sentences.
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{TaskId, WorkerId};
 use crate::state::State;
 use crate::task::Task;
 use crate::time::Timestamp;
 
 /// What a store gathers about one task so that [`explain`] can answer.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Facts {
     /// The task.
     pub task: Task,
@@ -23,7 +25,7 @@ pub struct Facts {
 }
 
 /// A task that holds a slot of a lane.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LaneHolder {
     /// The task.
     pub task: TaskId,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{Lease, WorkerId};
 use crate::rejected::Invalid;
 use crate::state::State;
@@ -122,7 +124,7 @@ impl FromStr for Reason {
 }
 
 /// One change of state.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// 1, 2, 3 … without gaps.
     pub seq: u32,

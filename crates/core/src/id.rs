@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use uuid::Uuid;
 
 use crate::limits;
@@ -98,7 +100,7 @@ pub type Lease = u32;
 pub type Term = u64;
 
 /// The right to finish one claim, as its holder proves it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Token {
     /// The task that was claimed.
     pub task: TaskId,

@@ -25,9 +25,11 @@
 //! # }
 //! ```
 
+pub mod access;
 mod command;
 mod draft;
 pub mod duration;
+mod event;
 mod explain;
 pub mod history;
 mod id;
@@ -45,11 +47,16 @@ mod schedule;
 mod state;
 mod task;
 mod time;
+mod trace;
 mod transition;
+#[doc(hidden)]
+pub mod wire;
 mod worker;
 mod workflow;
 
+pub use access::{AccessToken, AuditEntry, NewAuditEntry, QueuePattern};
 pub use command::{By, Command, Outcome, Scope};
+pub use event::{Change, Event, EventId, Events};
 pub use explain::{Blocker, Explanation, Facts, LaneHolder, Why, explain};
 pub use history::{Attempt, Entry, Reason};
 pub use id::{Lease, TaskId, Term, Token, WorkerId};
@@ -66,6 +73,7 @@ pub use schedule::{Firing, Missed, NewSchedule, Overlap, Plan, Schedule, Templat
 pub use state::State;
 pub use task::{DEFAULT_ATTEMPTS, NewTask, OnConflict, Spec, Start, Status, Task};
 pub use time::Timestamp;
+pub use trace::TraceParent;
 pub use transition::{Before, Changes, Ended, TaskChange, conclude, nest, transition};
 pub use worker::{DEAD_AFTER, Leadership, NewWorker, Worker, campaign, check_subscriptions, resign};
 pub use workflow::*;

@@ -108,3 +108,19 @@ pub const ACTIVITY: Duration = Duration::from_secs(31 * 24 * 3600);
 
 /// Workflows within workflows.
 pub const NESTING: u32 = 16;
+
+/// How long a store goes on telling changes after somebody last asked for them. Long enough that who was away for a moment misses
+/// nothing, short enough that nobody pays for one who is gone.
+pub const LISTENED: Duration = Duration::from_secs(15 * 60);
+
+/// How long events are kept.
+pub const EVENTS_KEPT: Duration = Duration::from_secs(3600);
+
+/// Old events that one round of pruning deletes. With a round a minute, what happens 1,600 times a second goes as fast as it comes.
+pub const EVENTS_PRUNED: usize = 100_000;
+
+/// Access tokens of one store. Whoever checks them holds all of them in memory.
+pub const ACCESS_TOKENS: usize = 10_000;
+
+/// How long is known what operators did. A year, and a month in which somebody may look at it.
+pub const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);

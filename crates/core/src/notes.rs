@@ -3,6 +3,8 @@
 //! It is kept with the attempt, bounded, and fenced by the lease like everything else that a worker says. What it leaves behind
 //! as [`Report::details`] is handed to the next attempt.
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::Lease;
 use crate::json::Json;
 use crate::limits;
@@ -11,7 +13,7 @@ use crate::rejected::Invalid;
 use crate::time::Timestamp;
 
 /// How far an attempt is.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// How much is done, in whatever the handler counts.
     pub done: u64,
@@ -22,7 +24,7 @@ pub struct Progress {
 }
 
 /// A line of an attempt's log.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Line {
     /// When it was written, by the worker's clock.
     pub at: Timestamp,
@@ -31,7 +33,7 @@ pub struct Line {
 }
 
 /// What a worker reports about a running attempt. Sent again, it changes nothing: lines are numbered.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// How far it is; absent leaves what was reported before.
     pub progress: Option<Progress>,
@@ -57,7 +59,7 @@ impl Report {
 }
 
 /// What is kept of all reports of one attempt.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Notes {
     /// Which claim they belong to.
     pub lease: Lease,

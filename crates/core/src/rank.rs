@@ -4,12 +4,14 @@
 //! `now` is the same for all tasks, so leaving it out changes nothing about the order, and what is left
 //! is a constant per task. It is stored and indexed; ageing then costs nothing at claim time.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits;
 use crate::rejected::Invalid;
 use crate::time::Timestamp;
 
 /// How a task's place in the queue improves, in thousandths of a priority point. Zero by default.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Ageing {
     /// For each hour since it was submitted.
     pub per_hour: u32,

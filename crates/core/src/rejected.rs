@@ -1,6 +1,9 @@
 //! Why a request was refused. Each refusal quotes what it saw and says what would be accepted;
 //! none of them changed anything.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::id::{Lease, TaskId, Term, WorkerId};
@@ -10,11 +13,11 @@ use crate::time::Timestamp;
 use crate::workflow::{Flaw, WorkflowId, WorkflowState};
 
 /// A value from outside that cannot be accepted.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Eq, Debug, Error, Serialize, Deserialize)]
 #[error("{field} is {value}; expected {expected}")]
 pub struct Invalid {
     /// Which part of the request.
-    pub field: &'static str,
+    pub field: Cow<'static, str>,
     /// What it was, quoted and shortened.
     pub value: String,
     /// What would be accepted.
@@ -26,17 +29,21 @@ impl Invalid {
     pub fn new(field: &'static str, value: &str, expected: impl Into<String>) -> Self {
         let end = value.floor_char_boundary(80);
         let ellipsis = if end < value.len() { "…" } else { "" };
-        Self { field, value: format!("{:?}{ellipsis}", &value[..end]), expected: expected.into() }
+        Self {
+            field: field.into(),
+            value: format!("{:?}{ellipsis}", &value[..end]),
+            expected: expected.into(),
+        }
     }
 
     /// For numbers and durations: the value is shown as it is.
     pub fn number(field: &'static str, value: impl std::fmt::Debug, expected: impl Into<String>) -> Self {
-        Self { field, value: format!("{value:?}"), expected: expected.into() }
+        Self { field: field.into(), value: format!("{value:?}"), expected: expected.into() }
     }
 }
 
 /// A request that was understood and refused.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Eq, Debug, Error, Serialize, Deserialize)]
 pub enum Rejected {
     /// No such task, or it was deleted or pruned.
     #[error("task {task} does not exist; it was never submitted, or has been deleted or pruned")]
@@ -189,6 +196,14 @@ pub enum Rejected {
         /// Where it is.
         state: State,
     },
+    /// The task does not wait for a retry.
+    #[error("task {task} is {state}; only a task that is waiting_for_retry can be postponed")]
+    NotRetrying {
+        /// The task.
+        task: TaskId,
+        /// Where it is.
+        state: State,
+    },
     /// The lease's holder is alive.
     #[error("lease {lease} of task {task} is alive until {until}; it can expire only after that")]
     LeaseAlive {
@@ -321,6 +336,16 @@ pub enum Rejected {
         /// The workflow.
         workflow: WorkflowId,
     },
+    /// An access token has this name or id already.
+    #[error(
+        "an access token with the {field} {value:?} exists already; revoke it first, or choose another {field}"
+    )]
+    TokenConflict {
+        /// `name` or `id`.
+        field: Cow<'static, str>,
+        /// Which.
+        value: String,
+    },
     /// The writer is not the leader of this term any more.
     #[error("term {term} is over; campaign again before doing a leader's work")]
     NotLeader {
@@ -341,10 +366,9 @@ impl Rejected {
             Self::TaskFailed { .. } => "task_failed",
             Self::Settled { .. } => "task_settled",
             Self::MaxAttempts { .. } => "max_attempts_reached",
-            Self::Invalid(Invalid { field: "worker id", .. }) | Self::InvalidWorker { .. } => {
-                "invalid_worker"
-            }
+            Self::Invalid(invalid) if invalid.field == "worker id" => "invalid_worker",
             Self::Invalid(_) => "invalid_task",
+            Self::InvalidWorker { .. } => "invalid_worker",
             Self::WrongWorker { .. } => "wrong_worker",
             Self::LeaseLost { .. } => "lease_lost",
             Self::KeyConflict { .. } => "key_conflict",
@@ -355,6 +379,7 @@ impl Rejected {
             Self::NotDue { .. } => "not_due",
             Self::Waiting { .. } => "waiting",
             Self::NotTimed { .. } => "not_timed",
+            Self::NotRetrying { .. } => "not_retrying",
             Self::LeaseAlive { .. } => "lease_alive",
             Self::UnknownEntity { .. } => "unknown_entity",
             Self::Unreadable { .. } => "unreadable",
@@ -373,6 +398,7 @@ impl Rejected {
             Self::Unsound { flaws } if flaws.iter().any(Flaw::is_cycle) => "cycle",
             Self::Unsound { .. } => "invalid_definition",
             Self::TooDeep { .. } => "too_deep",
+            Self::TokenConflict { .. } => "token_conflict",
             Self::NotLeader { .. } => "not_leader",
         }
     }

@@ -2,15 +2,32 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rejected::Invalid;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::workflow::WorkflowState;
 
 /// Ages after which final tasks may be deleted, by state. A state that is not named is kept for ever.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(State, Duration)>", into = "Vec<(State, Duration)>")]
 pub struct Retention {
     rules: Vec<(State, Duration)>,
+}
+
+/// The rules.
+impl From<Retention> for Vec<(State, Duration)> {
+    fn from(retention: Retention) -> Self {
+        retention.rules
+    }
+}
+
+impl TryFrom<Vec<(State, Duration)>> for Retention {
+    type Error = Invalid;
+    fn try_from(rules: Vec<(State, Duration)>) -> Result<Self, Invalid> {
+        rules.into_iter().try_fold(Self::default(), |retention, (state, age)| retention.keep(state, age))
+    }
 }
 
 impl Retention {

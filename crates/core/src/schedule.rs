@@ -23,7 +23,7 @@ use crate::task::{NewTask, Start};
 use crate::time::{Timestamp, whole_micros};
 
 /// What to do about slots that passed while nobody could fire them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Missed {
     /// Leave them out. A slot that is late by at most [`limits::ON_TIME`] is not missed.
     Skip,
@@ -35,7 +35,7 @@ pub enum Missed {
 }
 
 /// What to do when a slot comes and the task of the one before is not final.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Overlap {
     /// Submit another beside it.
     #[default]
@@ -106,11 +106,12 @@ impl FromStr for Overlap {
 }
 
 /// What a schedule submits: a [`NewTask`] without what differs from run to run.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(from = "NewTask", into = "NewTask")]
 pub struct Template(NewTask);
 
 impl Template {
-    /// From a task as it would be submitted by hand. Its id, key, start and actor are not used.
+    /// From a task as it would be submitted by hand. Its id, key, start, trace and actor are not used.
     #[must_use]
     pub fn new(task: NewTask) -> Self {
         let plain = NewTask::new(TaskId::from_bytes([0; 16]), task.kind.clone(), Json::default());
@@ -121,6 +122,8 @@ impl Template {
             on_conflict: plain.on_conflict,
             start: Start::Now,
             timeout: task.timeout.map(whole_micros),
+            // Each run is a trace of its own.
+            traceparent: None,
             actor: None,
             ..task
         })
@@ -173,6 +176,18 @@ impl Template {
     }
 }
 
+impl From<NewTask> for Template {
+    fn from(task: NewTask) -> Self {
+        Self::new(task)
+    }
+}
+
+impl From<Template> for NewTask {
+    fn from(template: Template) -> Self {
+        template.0
+    }
+}
+
 /// A [`Template`] as it is stored.
 #[derive(Serialize, Deserialize)]
 struct Document {
@@ -191,7 +206,7 @@ struct Document {
 }
 
 /// A request to make or change a schedule.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NewSchedule {
     /// Whose.
     pub namespace: Name,
@@ -258,7 +273,7 @@ impl NewSchedule {
 }
 
 /// A schedule.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Schedule {
     /// Whose.
     pub namespace: Name,
@@ -344,7 +359,7 @@ impl Schedule {
 }
 
 /// The slots of one schedule that are fired, or left out, in one transaction.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Firing {
     /// Whose.
     pub namespace: Name,

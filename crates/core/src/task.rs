@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::history::{Entry, Reason};
 use crate::id::{Lease, TaskId, WorkerId};
 use crate::json::Json;
@@ -14,13 +16,14 @@ use crate::rejected::Invalid;
 use crate::retry::RetryPolicy;
 use crate::state::State;
 use crate::time::{Timestamp, whole_micros};
+use crate::trace::TraceParent;
 use crate::workflow::{Waits, WorkflowId};
 
 /// Attempts of a task that does not say.
 pub const DEFAULT_ATTEMPTS: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
 /// When a task may start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Start {
     /// At once.
     #[default]
@@ -32,7 +35,7 @@ pub enum Start {
 }
 
 /// What to do when a task with the same idempotency key exists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum OnConflict {
     /// Answer with the existing task's id and `created: false`. Payload differences do not matter.
     #[default]
@@ -42,7 +45,7 @@ pub enum OnConflict {
 }
 
 /// A request for a task. Start from [`NewTask::new`] and set what differs from the defaults.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NewTask {
     /// Chosen by the submitter; refused if it exists.
     pub id: TaskId,
@@ -76,6 +79,8 @@ pub struct NewTask {
     pub max_attempts: Option<NonZeroU32>,
     /// When failed attempts are tried again.
     pub retry: RetryPolicy,
+    /// What it is part of, for who follows requests through many programs. Handed to its handler, and otherwise not looked at.
+    pub traceparent: Option<TraceParent>,
     /// Who submits it, for the history.
     pub actor: Option<String>,
 }
@@ -101,11 +106,12 @@ impl NewTask {
             tags: Vec::new(),
             max_attempts: Some(DEFAULT_ATTEMPTS),
             retry: RetryPolicy::default(),
+            traceparent: None,
             actor: None,
         }
     }
 
-    /// Whether every value is within its limits. Names, payload, lane and entity were checked when they were made.
+    /// Whether every value is within its limits. Names, payload, lane, entity and trace were checked when they were made.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(key) = &self.key {
             check_key("idempotency key", key, limits::KEY_BYTES)?;
@@ -171,13 +177,14 @@ impl NewTask {
             retry: self.retry,
             created_at: now,
             workflow: None,
+            traceparent: self.traceparent,
         };
         (Task { id: self.id, spec, status }, self.payload, entry)
     }
 }
 
 /// A task, without its payload and result, which are read only when they are wanted.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// Its identity.
     pub id: TaskId,
@@ -215,7 +222,7 @@ impl Task {
 }
 
 /// What was asked for. Never changes.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spec {
     /// Tenant.
     pub namespace: Name,
@@ -243,6 +250,8 @@ pub struct Spec {
     pub created_at: Timestamp,
     /// The workflow that it is part of. Its place there follows from its id.
     pub workflow: Option<WorkflowId>,
+    /// What it is part of, for who follows requests through many programs.
+    pub traceparent: Option<TraceParent>,
 }
 
 impl Spec {
@@ -254,7 +263,7 @@ impl Spec {
 }
 
 /// Where a task stands: the part of its row that transitions write.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Where it is.
     pub state: State,

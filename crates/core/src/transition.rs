@@ -5,6 +5,7 @@
 //! the command had been carried out before.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crate::command::{By, Command, Outcome};
 use crate::draft::Draft;
@@ -69,7 +70,8 @@ pub struct TaskChange {
     pub after: Status,
     /// The result to keep beside it.
     pub result: Option<Json>,
-    /// Rows to append to its history; none if only what it knows of its parents or items has changed.
+    /// Rows to append to its history; none if only what it knows of its parents or items has changed, or the moment that
+    /// it waits for.
     pub entries: Vec<Entry>,
 }
 
@@ -96,6 +98,7 @@ pub fn transition(before: &Before<'_>, command: &Command, now: Timestamp) -> Res
         Command::Release { token, note } => release(before, token, note.as_deref(), now),
         Command::Cancel { by, .. } => cancel(before, by, now),
         Command::Retry { force, by, .. } => retry(before, *force, by, now),
+        Command::Postpone { delay, .. } => postpone(task, *delay, now),
         Command::Resolve { result, by, .. } => resolve(before, result.as_ref(), by, now),
         Command::Skip { by, .. } => skip(before, by, now),
         Command::Promote { .. } => promote(before, now),
@@ -370,6 +373,16 @@ fn retry(before: &Before<'_>, force: bool, by: &By, now: Timestamp) -> Result<Ch
     };
     draft.ready(before.workflow, reason, by.actor().as_deref(), by.note.as_deref());
     Ok(draft.done())
+}
+
+/// The state stays as it is, and so does the moment of the failure: there is nothing for the history.
+fn postpone(task: &Task, delay: Duration, now: Timestamp) -> Result<Changes, Rejected> {
+    if task.status.state != State::WaitingForRetry {
+        return Err(Rejected::NotRetrying { task: task.id, state: task.status.state });
+    }
+    let mut draft = Draft::of(task, now);
+    draft.status.due_at = Some(draft.now.plus(delay.min(limits::RETRY_AFTER)));
+    Ok(if draft.status == task.status { Changes::default() } else { draft.done() })
 }
 
 fn resolve(before: &Before<'_>, result: Option<&Json>, by: &By, now: Timestamp) -> Result<Changes, Rejected> {

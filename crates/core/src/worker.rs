@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{Term, WorkerId};
 use crate::limits;
 use crate::name::{Name, stored_text};
@@ -12,7 +14,7 @@ use crate::time::{Timestamp, whole_micros};
 pub const DEAD_AFTER: Duration = Duration::from_secs(30);
 
 /// A request to register a worker.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NewWorker {
     /// Fresh at every start.
     pub id: WorkerId,
@@ -86,7 +88,7 @@ pub fn check_subscriptions(queues: &[Name], kinds: &[Name]) -> Result<(), Invali
 }
 
 /// A registered worker.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Worker {
     /// Its identity.
     pub id: WorkerId,
@@ -131,7 +133,7 @@ impl Worker {
 }
 
 /// The right to do the chores: one row, changed only by comparing.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Leadership {
     /// Who leads.
     pub holder: WorkerId,

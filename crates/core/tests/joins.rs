@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 use windlass_core::{
     Blueprint, Cascade, Json, NewWorkflow, Parents, Source, State, Task, TaskId, Timestamp, Waits, Wanted,
-    Workflow, WorkflowId,
+    Within, Workflow, WorkflowId,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -119,7 +119,8 @@ fn scene(parents: usize, join: &str, paused: bool) -> Scene {
     let blueprint = Blueprint::stored(&text).unwrap();
     let id = WorkflowId::new(Uuid::from_u128(1 << 90));
     let source = Source::AdHoc(Box::new(blueprint.definition().clone()));
-    let begun = NewWorkflow::new(id, source, Json::default()).admit(&blueprint, "1".into(), 0, NOW);
+    let begun =
+        NewWorkflow::new(id, source, Json::default()).admit(&blueprint, "1".into(), Within::default(), NOW);
     let mut tasks: Vec<Task> = begun.steps.into_iter().map(|(task, ..)| task).collect();
     tasks[..parents].iter_mut().for_each(|task| task.status.state = State::Running);
     let workflow = Workflow { paused, ..begun.workflow };

@@ -44,6 +44,7 @@ enum What {
     Cancelled,
     Retried,
     StartedOver,
+    PutOff { until: Timestamp },
     Resolved,
     CameDue,
 }
@@ -68,14 +69,16 @@ impl Story {
         Self { events, ..self.clone() }
     }
 
-    /// The story up to and with its last event of substance: getting a slot changes nothing but the slot.
-    fn without_slots(&self) -> Self {
-        let events = self.events.iter().filter(|event| !matches!(event.what, What::GotSlot));
+    /// The story up to and with its last event of substance: getting a slot changes nothing but the slot, being put off nothing but
+    /// the moment that is waited for.
+    fn of_substance(&self) -> Self {
+        let is_slight = |what: &What| matches!(what, What::GotSlot | What::PutOff { .. });
+        let events = self.events.iter().filter(|event| !is_slight(&event.what));
         Self { events: events.cloned().collect(), ..self.clone() }
     }
 
     fn last(&self) -> Event {
-        self.without_slots().events.last().unwrap().clone()
+        self.of_substance().events.last().unwrap().clone()
     }
 
     /// Counted at the claim; given back by a release or a snooze; all of them by starting over.
@@ -113,7 +116,7 @@ impl Story {
             What::Snoozed { .. } => State::Scheduled,
             What::GaveUp | What::Cancelled => State::Cancelled,
             What::Resolved => State::ResolvedManually,
-            What::GotSlot => panic!("slots were left out"),
+            What::GotSlot | What::PutOff { .. } => panic!("these were left out"),
         }
     }
 
@@ -143,7 +146,7 @@ impl Story {
 
     /// Who holds it or, when it is over, in whose hands it ended.
     fn worker(&self) -> Option<WorkerId> {
-        let mut story = self.without_slots();
+        let mut story = self.of_substance();
         while story.is_over() {
             story = story.earlier();
         }
@@ -158,6 +161,9 @@ impl Story {
 
     fn due(&self) -> Option<Timestamp> {
         let last = self.last();
+        if let Some(Event { what: What::PutOff { until }, .. }) = self.events.last() {
+            return Some(*until);
+        }
         match (self.state(), last.what) {
             (State::Scheduled, What::Submitted { due }) => Some(due),
             (State::Scheduled, What::Snoozed { delay }) => Some(last.at.plus(delay)),
@@ -218,6 +224,13 @@ fn decide(story: &Story, step: &Step) -> Result<Vec<Event>, Refusal> {
         Command::Cancel { .. } if story.is_over() => return Err(over(story)),
         Command::Cancel { .. } => Some(What::Cancelled),
         Command::Retry { force, .. } => retry(story, *force)?,
+        Command::Postpone { .. } if story.state() != State::WaitingForRetry => return Err("not_retrying"),
+        Command::Postpone { delay, .. } => {
+            // Where the task is has not changed, and since when it is there neither.
+            let (until, at) = (at.plus(*delay), story.last().at);
+            let put_off = Event { at, what: What::PutOff { until } };
+            return Ok(if story.due() == Some(until) { Vec::new() } else { vec![put_off] });
+        }
         Command::Resolve { .. } => match story.state() {
             State::ResolvedManually => None,
             State::Completed | State::Cancelled => return Err(over(story)),
@@ -495,6 +508,7 @@ enum Wish {
     Expire { proof: Proof, alive_for: Option<i8> },
     Cancel,
     Retry { force: bool },
+    Postpone { delay: u8 },
     Resolve,
     Skip,
     Promote,
@@ -536,6 +550,9 @@ impl Wish {
             }
             Self::Cancel => Command::Cancel { task: id, by },
             Self::Retry { force } => Command::Retry { task: id, force, by },
+            Self::Postpone { delay } => {
+                Command::Postpone { task: id, delay: Duration::from_secs(u64::from(delay)) }
+            }
             Self::Resolve => Command::Resolve { task: id, result: None, by },
             Self::Skip => Command::Skip { task: id, by },
             Self::Promote => Command::Promote { task: id },
@@ -597,6 +614,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
         5 => prop::bool::ANY.prop_map(|force| Wish::Retry { force }),
         1 => prop::bool::weighted(0.5).prop_map(|really| if really { Wish::Resolve } else { Wish::Delete }),
         1 => Just(Wish::Skip),
+        3 => (0..30_u8).prop_map(|delay| Wish::Postpone { delay }),
         4 => Just(Wish::Promote),
         5 => Just(Wish::GiveSlot),
     ]

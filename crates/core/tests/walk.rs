@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use windlass_core::{
     Ageing, Before, Blueprint, By, Changes, Command, Entry, Json, Lane, Lease, Name, NewTask, NewWorkflow,
-    Outcome, Parents, Place, Reason, Rejected, Report, Source, Start, State, Task, TaskChange, TaskId,
-    Timestamp, Token, Waits, WorkerId, Workflow, WorkflowId, WorkflowState, history, limits, rank,
-    transition,
+    Outcome, Parents, Place, Reason, Rejected, Report, Source, Start, State, Status, Task, TaskChange,
+    TaskId, Timestamp, Token, Waits, Within, WorkerId, Workflow, WorkflowId, WorkflowState, history, limits,
+    rank, transition,
 };
 
 /// Longer than every delay that occurs here, so that one such step of the clock makes anything due.
@@ -71,7 +71,7 @@ impl Life {
         let definition = Box::new(blueprint.definition().clone());
         let new = NewWorkflow::new(id, Source::AdHoc(definition), Json::default());
         let now = Timestamp::from_micros(1_800_000_000_000_000);
-        let mut begun = new.admit(&blueprint, "1".into(), 0, now);
+        let mut begun = new.admit(&blueprint, "1".into(), Within::default(), now);
         let (task, _, entry) = begun.steps.swap_remove(number);
         let workflow = Workflow { paused, state, ..begun.workflow };
         Self { task, history: vec![entry], workflow: Some(workflow) }
@@ -211,6 +211,7 @@ fn wishes(task: TaskId) -> Vec<Command> {
         Command::Cancel { task, by: by() },
         Command::Retry { task, force: false, by: by() },
         Command::Retry { task, force: true, by: by() },
+        Command::Postpone { task, delay: Duration::from_secs(3) },
         Command::Resolve { task, result: None, by: by() },
         Command::Resolve { task, result: Some(Json::default()), by: by() },
         Command::Skip { task, by: by() },
@@ -283,7 +284,18 @@ fn check_step(before: &Life, step: &Move, change: &TaskChange) {
     let (old, new) = (&before.task.status, &change.after);
     let context = || format!("{step:?}\nfrom {before:#?}\nto {change:#?}");
     assert_eq!(change.id, before.task.id, "{}", context());
-    assert!(!change.entries.is_empty(), "every change is in the history: {}", context());
+    if matches!(*step.command, Command::Postpone { .. }) {
+        let due = step.now.max(old.updated_at).plus(Duration::from_secs(3));
+        let put_off = TaskChange {
+            id: before.task.id,
+            after: Status { due_at: Some(due), ..old.clone() },
+            result: None,
+            entries: Vec::new(),
+        };
+        assert_eq!(*change, put_off, "nothing but the moment: {}", context());
+    } else {
+        assert!(!change.entries.is_empty(), "every change of state is in the history: {}", context());
+    }
     assert!(new.updated_at >= old.updated_at, "{}", context());
     let is_claim = matches!(*step.command, Command::Claim { .. });
     assert_eq!(new.lease, old.lease + u32::from(is_claim), "one lease per claim, I4: {}", context());
@@ -323,6 +335,7 @@ fn is_entitled(before: &Life, step: &Move) -> bool {
         Command::Claim { .. } => before.task.is_claimable(),
         Command::Promote { .. } => status.due_at.is_some_and(|due| due <= step.now),
         Command::Cancel { .. } => !status.state.is_final(),
+        Command::Postpone { .. } => status.state == State::WaitingForRetry,
         Command::Retry { .. } | Command::Resolve { .. } => is_open(before),
         Command::Skip { .. } => before.workflow.is_some() && is_open(before),
         Command::Report { .. } | Command::Delete { .. } => false,
@@ -374,7 +387,7 @@ impl Seen {
 /// The part of a task that differs within one walk, in a form that can be put into a set. Taken apart field
 /// by field, so that a new one cannot be forgotten.
 fn key(task: &Task) -> impl Eq + std::hash::Hash + use<> {
-    let windlass_core::Status {
+    let Status {
         state,
         attempt,
         lease,
@@ -553,6 +566,7 @@ release           !not_claimed       !not_claimed       !not_claimed       pendi
 cancel            cancelled          cancelled          cancelled          cancelled          cancelled          cancelled
 retry             !waiting           pending            -                  pending            pending            pending
 retry_by_force    !waiting           pending            -                  pending            pending            pending
+postpone          !not_retrying      !not_retrying      !not_retrying      !not_retrying      !not_retrying      waiting_for_retry
 resolve           resolved_manually  resolved_manually  resolved_manually  resolved_manually  resolved_manually  resolved_manually
 promote_early     !not_timed         !not_due           !not_timed         !not_timed         !not_timed         !not_due
 promote_due       !not_timed         pending            !not_timed         !not_timed         !not_timed         pending
@@ -582,6 +596,7 @@ release           !task_completed    !task_failed       !task_failed           !
 cancel            !task_completed    !task_failed       !task_failed           -               !task_settled   !task_settled
 retry             !task_completed    pending            !max_attempts_reached  pending         !task_settled   !task_settled
 retry_by_force    !task_completed    pending            pending                pending         !task_settled   !task_settled
+postpone          !not_retrying      !not_retrying      !not_retrying          !not_retrying   !not_retrying   !not_retrying
 resolve           !task_completed    resolved_manually  resolved_manually      !task_settled   !task_settled   -
 promote_early     !not_timed         !not_timed         !not_timed             !not_timed      !not_timed      !not_timed
 promote_due       !not_timed         !not_timed         !not_timed             !not_timed      !not_timed      !not_timed
@@ -648,6 +663,7 @@ fn named(name: &str, life: &Life) -> Move {
         "cancel" => Command::Cancel { task, by },
         "retry" => Command::Retry { task, force: false, by },
         "retry_by_force" => Command::Retry { task, force: true, by },
+        "postpone" => Command::Postpone { task, delay: Duration::from_secs(3) },
         "resolve" => Command::Resolve { task, result: Some(Json::default()), by },
         "promote_early" | "promote_due" => Command::Promote { task },
         "expire_alive" | "expire_dead" | "expire_missing" => Command::Expire { task, lease: token.lease },
@@ -705,7 +721,7 @@ fn check_table(table: &str, max: Option<u32>) -> usize {
 #[test]
 fn every_command_in_every_state_answers_as_the_design_says() {
     let cells = check_table(OPEN, Some(3)) + check_table(OVER, Some(3));
-    assert_eq!(cells, 23 * 6 + 21 * 6);
+    assert_eq!(cells, 24 * 6 + 22 * 6);
     check_table(OVER, None);
     check_table(OPEN, None);
 }
@@ -727,6 +743,7 @@ delete          !is_step           !is_step           !is_step           !is_ste
 waiting_for_retry
 skip            skipped            skipped            skipped            !workflow_over
 promote_due     pending            waiting            pending            pending
+postpone        waiting_for_retry  waiting_for_retry  waiting_for_retry  waiting_for_retry
 retry           pending            waiting            pending            !workflow_over
 failed
 skip            skipped            skipped            skipped            !workflow_over

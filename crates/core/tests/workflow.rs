@@ -19,8 +19,8 @@ use uuid::Uuid;
 use windlass_core::{
     Before, Blueprint, By, Cascade, Cascaded, Changes, Command, Counts, Definition, Ended, Entry, Join, Json,
     Name, NewWorkflow, OnFailure, Outcome, Parents, Place, Source, State, Status, Steering, Step, Task,
-    TaskId, Timestamp, Token, Waits, Wanted, WorkerId, Workflow, WorkflowEntry, WorkflowId, WorkflowState,
-    conclude, history, nest, transition,
+    TaskId, Timestamp, Token, Waits, Wanted, Within, WorkerId, Workflow, WorkflowEntry, WorkflowId,
+    WorkflowState, conclude, history, nest, transition,
 };
 
 /// Workflows of one run.
@@ -418,7 +418,7 @@ impl Pair {
         }
         let carried: BTreeSet<u32> = new.carried.iter().map(|(step, _)| *step).collect();
         let naive = Self::naive_of(&blueprint, &carried);
-        let begun = new.admit(&blueprint, "1".into(), 0, now);
+        let begun = new.admit(&blueprint, "1".into(), Within::default(), now);
         let mut rows = Rows {
             blueprint: Arc::new(blueprint),
             workflow: begun.workflow,

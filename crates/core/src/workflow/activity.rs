@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Workflow, WorkflowEntry, WorkflowState};
 use crate::state::State;
 use crate::task::Status;
 use crate::time::Timestamp;
 
 /// What happened to workflows and their steps.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Activity {
     /// Workflows that were started.
     pub started: u64,

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::Value;
 
 use super::definition::{Defaults, Definition, Join, RESERVED, RUN, Shared, Step, WORKFLOW};
@@ -14,7 +16,7 @@ use crate::limits;
 use crate::name::Name;
 
 /// Something in a definition that cannot be.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Flaw {
     /// Where, such as `steps.publish.needs[1]`.
     pub path: String,
@@ -33,11 +35,14 @@ impl fmt::Display for Flaw {
 /// How the problem with a cycle begins.
 const CYCLE: &str = "the steps need one another";
 
+/// How the problem with the shortest one ends.
+const ITSELF: &str = " needs itself";
+
 impl Flaw {
     /// Whether it is that steps need one another.
     #[must_use]
     pub fn is_cycle(&self) -> bool {
-        self.problem.starts_with(CYCLE)
+        self.problem.starts_with(CYCLE) || self.problem.ends_with(ITSELF)
     }
 
     /// A flaw at `path`.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Place, Workflow, WorkflowId, WorkflowState};
 use crate::id::TaskId;
 use crate::name::Name;
@@ -11,7 +13,7 @@ use crate::task::Task;
 use crate::time::Timestamp;
 
 /// Which executions to look for.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Executions {
     /// Steps and items instead of workflows.
     pub of_steps: bool,
@@ -30,7 +32,7 @@ pub struct Executions {
 }
 
 /// One execution, or several of the same.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Execution {
     /// Their namespace.
     pub namespace: Name,

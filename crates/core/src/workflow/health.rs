@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::activity::Activity;
 use super::readiness::StepState;
 use super::state::WorkflowState;
@@ -10,7 +12,7 @@ use crate::state::State;
 use crate::time::Timestamp;
 
 /// Connections to a database: how many are in use, and how many there may be. A store without a limit says none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Connections {
     /// Those in use.
     pub active: u64,

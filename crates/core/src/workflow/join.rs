@@ -9,11 +9,13 @@
 //!
 //! A step may start as soon as enough of its parents are done (or over), and is skipped as soon as there can never be enough.
 
+use serde::{Deserialize, Serialize};
+
 use super::definition::Join;
 use crate::state::State;
 
 /// What a step knows of its parents.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Parents {
     /// How many are done; for `all_done`, over.
     pub met: u32,

@@ -8,6 +8,7 @@
 //! end, and says what becomes of the step and of the workflow.
 
 mod activity;
+mod backoff;
 mod blueprint;
 mod builder;
 mod cascade;
@@ -27,9 +28,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 pub use activity::Activity;
+pub use backoff::StepBackoff;
 pub use blueprint::{Blueprint, Flaw};
 pub use builder::{DefinitionBuilder, StepBuilder};
 pub use cascade::{Cascade, Cascaded, Wanted};
@@ -42,7 +47,7 @@ pub use graph::Graph;
 pub use health::{Analytics, Connections, SystemHealth};
 pub use join::Parents;
 pub(crate) use new::item;
-pub use new::{Admission, NewWorkflow, Source};
+pub use new::{Admission, NewWorkflow, Source, Within};
 pub use readiness::{Readiness, StepState};
 pub use stale::{Patience, Stale};
 pub use state::WorkflowState;
@@ -175,7 +180,7 @@ impl Place {
 }
 
 /// What a step in the state `waiting` waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Waits {
     /// It does not wait.
     #[default]
@@ -222,7 +227,7 @@ impl Waits {
 }
 
 /// How many tasks of a workflow, steps and items, are where.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Waiting for others, or for an operator.
     pub waiting: u32,
@@ -283,7 +288,7 @@ impl Counts {
 }
 
 /// A workflow, without its input, which is read only when it is wanted.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Workflow {
     /// Its identity.
     pub id: WorkflowId,
@@ -324,7 +329,7 @@ pub struct Workflow {
 }
 
 /// One change of a workflow's state.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkflowEntry {
     /// 1, 2, 3 … without gaps.
     pub seq: u32,
@@ -390,11 +395,25 @@ impl Workflow {
         if Self::is_own_version(&self.version) { "" } else { &self.version }
     }
 
+    /// The identity of a step of its definition, for those who know steps by uuids: the first 16 bytes of the SHA-256 of
+    /// `NAMESPACE/NAME/VERSION/STEP`, the version as it is shown. The same for all workflows of a definition.
+    #[must_use]
+    pub fn named_step(&self, step: &str) -> Uuid {
+        let mut hash = Sha256::new();
+        for part in [&*self.namespace, "/", &*self.name, "/", self.shown_version(), "/", step] {
+            hash.update(part);
+        }
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.finalize()[..16]);
+        Uuid::from_bytes(bytes)
+    }
+
     /// Whether a change of one of its tasks means anything to it or to the others.
     #[must_use]
     pub fn is_touched(before: &Status, after: &Status) -> bool {
         let is_active = |state| matches!(state, State::Pending | State::Claimed | State::Running);
-        !(is_active(before.state) && is_active(after.state))
+        let is_same = (before.state, before.waits) == (after.state, after.waits);
+        !(is_same || is_active(before.state) && is_active(after.state))
     }
 
     /// Goes to `to`, through the states in between.

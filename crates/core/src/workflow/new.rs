@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use super::activity::Activity;
 use super::cascade::ended_well;
 use super::definition::{Definition, Step};
@@ -15,14 +17,15 @@ use crate::lane::Lane;
 use crate::limits;
 use crate::name::{Name, check_key, stored_text};
 use crate::rank::{Ageing, rank};
-use crate::rejected::Invalid;
+use crate::rejected::{Invalid, Rejected};
 use crate::state::State;
 use crate::task::{OnConflict, Spec, Status, Task};
 use crate::time::Timestamp;
+use crate::trace::TraceParent;
 use crate::transition::Ended;
 
 /// Where the description of a workflow comes from.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Source {
     /// A definition that the store has.
     Named {
@@ -32,11 +35,11 @@ pub enum Source {
         version: Option<String>,
     },
     /// It is given here, for this workflow alone.
-    AdHoc(Box<Definition>),
+    AdHoc(#[serde(with = "crate::wire::text")] Box<Definition>),
 }
 
 /// A request for a workflow. Start from [`NewWorkflow::new`] and set what differs from the defaults.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NewWorkflow {
     /// Chosen by whoever starts it; refused if it exists.
     pub id: WorkflowId,
@@ -58,6 +61,9 @@ pub struct NewWorkflow {
     pub origin: Option<WorkflowId>,
     /// Results of steps that are done already: those steps are not run.
     pub carried: Vec<(u32, Json)>,
+    /// What its steps are part of, for who follows requests through many programs; of a workflow that is a step, what that
+    /// step is part of by default.
+    pub traceparent: Option<TraceParent>,
     /// Who starts it, for the history.
     pub actor: Option<String>,
 }
@@ -77,6 +83,7 @@ impl NewWorkflow {
             parent: None,
             origin: None,
             carried: Vec::new(),
+            traceparent: None,
             actor: None,
         }
     }
@@ -97,9 +104,10 @@ impl NewWorkflow {
         }
     }
 
-    /// The workflow and its steps as they begin. `version` is that of the definition, `nesting` how many workflows it is within.
+    /// The workflow and its steps as they begin. `version` is that of the definition, `within` where it is.
     #[must_use]
-    pub fn admit(self, blueprint: &Blueprint, version: String, nesting: u32, now: Timestamp) -> Admission {
+    pub fn admit(self, blueprint: &Blueprint, version: String, within: Within, now: Timestamp) -> Admission {
+        let traceparent = self.traceparent.or(within.traceparent);
         let mut workflow = Workflow {
             id: self.id,
             namespace: self.namespace,
@@ -108,7 +116,7 @@ impl NewWorkflow {
             key: self.key,
             priority: self.priority,
             parent: self.parent.map(|token| token.task),
-            nesting,
+            nesting: within.nesting,
             origin: self.origin,
             created_at: now,
             state: WorkflowState::Pending,
@@ -133,7 +141,7 @@ impl NewWorkflow {
         let mut steps = Vec::with_capacity(blueprint.len() as usize);
         for (number, step) in (0..).zip(&blueprint.definition().steps) {
             let result = carried.get(&number);
-            let new = begin(&workflow, blueprint, number, step, &carried, now);
+            let new = begin(&workflow, blueprint, number, step, &carried, traceparent, now);
             workflow.counts.add(&new.status);
             let note = result.and(self.origin).map(|origin| format!("taken over from workflow {origin}"));
             let entry = Entry {
@@ -162,6 +170,26 @@ impl NewWorkflow {
     }
 }
 
+/// Where a workflow is: within the step that it is, or within nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Within {
+    /// How many workflows it is within.
+    pub nesting: u32,
+    /// What the step is part of.
+    pub traceparent: Option<TraceParent>,
+}
+
+impl Within {
+    /// Within a step, if the step's workflow is not as deep as can be already.
+    pub fn step(step: &Task, parent: Option<&Workflow>, id: WorkflowId) -> Result<Self, Rejected> {
+        let nesting = parent.map_or(0, |parent| parent.nesting + 1);
+        if nesting > limits::NESTING {
+            return Err(Rejected::TooDeep { workflow: id });
+        }
+        Ok(Self { nesting, traceparent: step.spec.traceparent })
+    }
+}
+
 /// A workflow as it begins.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Admission {
@@ -185,6 +213,7 @@ fn begin(
     number: u32,
     step: &Step,
     carried: &HashMap<u32, Json>,
+    traceparent: Option<TraceParent>,
     now: Timestamp,
 ) -> Task {
     let defaults = &blueprint.definition().defaults;
@@ -216,6 +245,7 @@ fn begin(
         retry: step.retry.policy(&defaults.retry),
         created_at: now,
         workflow: Some(workflow.id),
+        traceparent,
     };
     let status = Status { waits, ..Status::new(state, rank(spec.priority, spec.ageing, now, 0), now) };
     Task { id: workflow.id.step(number), spec, status }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::join::Parents;
 use super::{BlockingReason, Blueprint, Place, Waits, Workflow, WorkflowId};
 use crate::id::TaskId;
@@ -106,6 +108,8 @@ pub struct Readiness {
     pub step: TaskId,
     /// Its workflow.
     pub workflow: WorkflowId,
+    /// The step of the definition: see [`Workflow::named_step`]. Items have that of their step.
+    pub named_step: Uuid,
     /// Its name: `publish`, or `regions[3]`.
     pub name: String,
     /// Where it is.
@@ -138,18 +142,19 @@ pub struct Readiness {
 
 impl Readiness {
     /// Of one task of a workflow. `state_of` tells where other steps are; `last_failure` when it last failed, which its row does not always
-    /// tell. What comes due while the workflow `is_paused` goes on waiting.
+    /// tell. What comes due while the workflow is paused goes on waiting.
     #[must_use]
     pub fn of(
         task: &Task,
+        workflow: &Workflow,
         blueprint: &Blueprint,
         state_of: impl Fn(u32) -> Option<State>,
         last_failure: Option<Timestamp>,
-        is_paused: bool,
         now: Timestamp,
     ) -> Self {
         let (Task { id, spec, status }, Place { step, item }) = (task, Place::of(task.id));
         let found = blueprint.step(step);
+        let step_name = found.map_or("?", |step| &step.name);
         // Items come after nobody, and need nobody: their step did.
         let parents: &[u32] = if item.is_some() { &[] } else { blueprint.graph().parents(step) };
         let join = found.filter(|_| item.is_none()).map(|step| step.join).unwrap_or_default();
@@ -162,12 +167,13 @@ impl Readiness {
         let has_attempts = max_attempts.is_none_or(|most| status.attempt < most);
         Self {
             step: *id,
-            workflow: WorkflowId::of(*id),
-            name: Workflow::place_name(found.map_or("?", |step| &step.name), Place { step, item }),
+            workflow: workflow.id,
+            named_step: workflow.named_step(step_name),
+            name: Workflow::place_name(step_name, Place { step, item }),
             state: StepState::of(status),
             dependencies_satisfied: Parents::all(join, states()).met >= join.needed(total),
             retry_eligible: status.attempt == 0 || status.state != State::Failed && has_attempts,
-            ready_for_execution: task.is_claimable() || is_due && !is_paused,
+            ready_for_execution: task.is_claimable() || is_due && !workflow.paused,
             last_failure_at: last_failure,
             next_retry_at: status.due_at.filter(|_| is_retrying),
             total_parents: total,
@@ -200,13 +206,13 @@ impl Readiness {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use uuid::Uuid;
 
     use super::*;
+    use crate::json::Json;
     use crate::rank::Ageing;
     use crate::retry::RetryPolicy;
     use crate::task::Spec;
-    use crate::{Definition, Name};
+    use crate::{Definition, Name, NewWorkflow, Source, Within};
 
     #[test]
     fn items_need_nobody() {
@@ -215,8 +221,10 @@ mod tests {
             "c": { "task": "k", "needs": ["a", "b"], "join": { "at_least": 2 }, "map": { "over": [1] } },
         }}))
         .unwrap();
-        let blueprint = Blueprint::of(definition).unwrap();
+        let blueprint = Blueprint::of(definition.clone()).unwrap();
         let (id, now) = (WorkflowId::new(Uuid::from_u128(1 << 64)), Timestamp::from_micros(0));
+        let new = NewWorkflow::new(id, Source::AdHoc(Box::new(definition)), Json::default());
+        let workflow = new.admit(&blueprint, "1".into(), Within::default(), now).workflow;
         let spec = Spec {
             namespace: Name::default(),
             queue: Name::default(),
@@ -231,15 +239,35 @@ mod tests {
             retry: RetryPolicy::default(),
             created_at: now,
             workflow: Some(id),
+            traceparent: None,
         };
         let of = |item| {
             let status = Status::new(State::Pending, 0, now);
             let task = Task { id: id.task(Place { step: 2, item }), spec: spec.clone(), status };
-            Readiness::of(&task, &blueprint, |_| Some(State::Completed), None, false, now)
+            Readiness::of(&task, &workflow, &blueprint, |_| Some(State::Completed), None, now)
         };
         let (step, item) = (of(None), of(Some(0)));
         assert_eq!((step.total_parents, step.completed_parents, step.dependencies_satisfied), (2, 2, true));
         assert_eq!((item.total_parents, item.completed_parents, item.dependencies_satisfied), (0, 0, true));
         assert_eq!((&*step.name, &*item.name), ("c", "c[0]"));
+        assert_eq!(step.named_step, item.named_step);
+    }
+
+    /// Beside what `sha256sum` says.
+    #[test]
+    fn steps_are_known_by_their_definition() {
+        let definition: Definition =
+            serde_json::from_value(json!({ "name": "nightly", "steps": { "load": { "task": "k" } } }))
+                .unwrap();
+        let blueprint = Blueprint::of(definition.clone()).unwrap();
+        let new = NewWorkflow::new(
+            WorkflowId::new(Uuid::from_u128(1 << 64)),
+            Source::AdHoc(Box::new(definition)),
+            Json::default(),
+        );
+        let mut workflow = new.admit(&blueprint, "2".into(), Within::default(), Timestamp::MIN).workflow;
+        assert_eq!(workflow.named_step("load").to_string(), "20ac65f4-ddf9-78e9-a75b-b7f5af00e6de");
+        workflow.version = "\u{1}of its own".into();
+        assert_eq!(workflow.named_step("load").to_string(), "8da0e769-d7e4-d29e-2ff2-1c914ec12c7d");
     }
 }

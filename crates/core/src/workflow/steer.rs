@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Workflow, WorkflowState};
 use crate::limits;
 use crate::name::check_key;
@@ -9,7 +11,7 @@ use crate::rejected::Rejected;
 use crate::time::Timestamp;
 
 /// A request to change a workflow as a whole.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Steering {
     /// Stop it: what has not ended is cancelled, running handlers included.
     Cancel,

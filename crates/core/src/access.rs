@@ -1,0 +1,322 @@
+//! Who may do what from outside: access tokens, and the record of what operators did. Only the vocabulary and its rules; secrets are made and
+//! compared elsewhere.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+use crate::name::{Name, check_key};
+use crate::rejected::Invalid;
+use crate::time::Timestamp;
+
+/// What a token may be used for. Each stands for itself: one that may submit need not be allowed to read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Scope {
+    /// Looking at everything.
+    Read,
+    /// Submitting tasks and starting workflows.
+    Submit,
+    /// Claiming, reporting and finishing.
+    Work,
+    /// Whatever operators do; it includes the others.
+    Admin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Submit, Self::Work, Self::Admin];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Submit => "submit",
+            Self::Work => "work",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let found = Self::ALL.into_iter().find(|scope| scope.word() == text);
+        found.ok_or_else(|| Invalid::new("scope", text, "read, submit, work or admin"))
+    }
+}
+
+/// Which queues: `*` for all, `mail-*` for those that begin so, or the name of one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct QueuePattern(Box<str>);
+
+impl QueuePattern {
+    /// Whether it names `queue`.
+    #[must_use]
+    pub fn matches(&self, queue: &Name) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(beginning) => queue.starts_with(beginning),
+            None => **queue == *self.0,
+        }
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for QueuePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for QueuePattern {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let beginning = text.strip_suffix('*');
+        // What comes before the star is the beginning of a name.
+        if beginning != Some("") && Name::queue(beginning.unwrap_or(text)).is_err() {
+            let expected = "the name of a queue, or the beginning of one and *";
+            return Err(Invalid::new("queue pattern", text, expected));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+/// The right to use a store from outside. Whoever knows its secret has it; the secret itself is nowhere kept.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessToken {
+    /// What operators call it.
+    pub name: Name,
+    /// What it is found by: eight digits from 0-9 a-f, which are no secret.
+    pub id: String,
+    /// The digest of the secret.
+    pub digest: [u8; 32],
+    /// What it may be used for.
+    pub scopes: BTreeSet<Scope>,
+    /// With which queues; with all, if empty.
+    pub queues: Vec<QueuePattern>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Who made it.
+    pub created_by: Option<String>,
+    /// When it ends.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl AccessToken {
+    /// Whether it is within bounds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if self.id.len() != 8 || !self.id.bytes().all(is_digit) {
+            return Err(Invalid::new("token id", &self.id, "8 digits from 0-9 a-f"));
+        }
+        if self.scopes.is_empty() {
+            return Err(Invalid::number(
+                "number of scopes",
+                0,
+                "at least one of read, submit, work and admin",
+            ));
+        }
+        if self.queues.len() > limits::SUBSCRIPTIONS {
+            return Err(Invalid::number("number of queue patterns", self.queues.len(), "at most 256"));
+        }
+        self.created_by.as_ref().map_or(Ok(()), |actor| check_key("actor", actor, limits::KEY_BYTES))
+    }
+
+    /// Whether it may be used for that.
+    #[must_use]
+    pub fn allows(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    /// Whether it may be used with that queue.
+    #[must_use]
+    pub fn allows_queue(&self, queue: &Name) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(queue))
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+}
+
+/// Without the digest, which belongs in no log.
+impl fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, id, digest: _, scopes, queues, created_at, created_by, expires_at } = self;
+        f.debug_struct("AccessToken")
+            .field("name", name)
+            .field("id", id)
+            .field("digest", &"…")
+            .field("scopes", scopes)
+            .field("queues", queues)
+            .field("created_at", created_at)
+            .field("created_by", created_by)
+            .field("expires_at", expires_at)
+            .finish()
+    }
+}
+
+/// Something that an operator did, to be written down.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewAuditEntry {
+    /// Who did it.
+    pub actor: String,
+    /// What was done, as a word such as `task.cancel`.
+    pub action: String,
+    /// To what.
+    pub subject: String,
+    /// Why, if that was said.
+    pub reason: Option<String>,
+}
+
+impl NewAuditEntry {
+    /// Whether it is within bounds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_key("actor", &self.actor, limits::KEY_BYTES)?;
+        check_key("action", &self.action, limits::NAME_LENGTH)?;
+        check_key("subject", &self.subject, limits::KEY_BYTES)?;
+        self.reason.as_ref().map_or(Ok(()), |reason| check_key("reason", reason, limits::TEXT_BYTES))
+    }
+}
+
+/// Something that an operator did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// What.
+    pub action: String,
+    /// To what.
+    pub subject: String,
+    /// Why, if that was said.
+    pub reason: Option<String>,
+}
+
+impl AuditEntry {
+    /// What was done at a moment.
+    #[must_use]
+    pub fn new(new: NewAuditEntry, at: Timestamp) -> Self {
+        let NewAuditEntry { actor, action, subject, reason } = new;
+        Self { at, actor, action, subject, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> AccessToken {
+        AccessToken {
+            name: Name::new("name", "ci").unwrap(),
+            id: "0123abcd".into(),
+            digest: [0xd7; 32],
+            scopes: BTreeSet::from([Scope::Submit]),
+            queues: vec!["mail-*".parse().unwrap(), "reports".parse().unwrap()],
+            created_at: Timestamp::MIN,
+            created_by: Some("ada".into()),
+            expires_at: None,
+        }
+    }
+
+    #[test]
+    fn scopes_are_words() {
+        for scope in Scope::ALL {
+            assert_eq!(scope.to_string().parse::<Scope>().unwrap(), scope);
+        }
+        for bad in ["", "Read", "write", "admin "] {
+            assert_eq!(bad.parse::<Scope>().unwrap_err().field, "scope");
+        }
+    }
+
+    #[test]
+    fn patterns_name_queues() {
+        let matches = |pattern: &str, queue: &str| {
+            pattern.parse::<QueuePattern>().unwrap().matches(&Name::queue(queue).unwrap())
+        };
+        assert!(matches("*", "anything"));
+        assert!(matches("mail-*", "mail-fast") && matches("mail-*", "mail-") && !matches("mail-*", "mail"));
+        assert!(matches("mail", "mail") && !matches("mail", "mail-fast") && !matches("mail", "Mail"));
+        let long = "x".repeat(limits::NAME_LENGTH + 1);
+        for bad in ["", "**", "a*b", "*a", "a b", "a\0*", &long, &format!("{long}*")] {
+            assert_eq!(bad.parse::<QueuePattern>().unwrap_err().field, "queue pattern", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_allows_what_it_says() {
+        let submit = token();
+        assert!(submit.allows(Scope::Submit) && !submit.allows(Scope::Read) && !submit.allows(Scope::Admin));
+        let admin = AccessToken { scopes: BTreeSet::from([Scope::Admin]), queues: Vec::new(), ..token() };
+        assert!(Scope::ALL.into_iter().all(|scope| admin.allows(scope)));
+        let queue = |name: &str| Name::queue(name).unwrap();
+        assert!(submit.allows_queue(&queue("mail-fast")) && submit.allows_queue(&queue("reports")));
+        assert!(!submit.allows_queue(&queue("other")) && admin.allows_queue(&queue("other")));
+    }
+
+    #[test]
+    fn a_token_ends_at_its_moment() {
+        let at = Timestamp::from_micros(10);
+        let token = AccessToken { expires_at: Some(at), ..token() };
+        assert!(!token.has_expired(Timestamp::from_micros(9)) && token.has_expired(at));
+        assert!(!AccessToken { expires_at: None, ..token }.has_expired(Timestamp::MAX));
+    }
+
+    #[test]
+    fn a_token_keeps_its_digest_to_itself() {
+        let shown = format!("{:?}", token());
+        assert!(
+            shown.contains("0123abcd") && !shown.contains("215") && !shown.to_lowercase().contains("d7"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn tokens_and_entries_are_checked() {
+        token().check().unwrap();
+        for id in ["", "0123abc", "0123ABCD", "0123abcde", "0123abc-"] {
+            assert_eq!(AccessToken { id: id.into(), ..token() }.check().unwrap_err().field, "token id");
+        }
+        let none = AccessToken { scopes: BTreeSet::new(), ..token() };
+        assert_eq!(none.check().unwrap_err().field, "number of scopes");
+        let many = AccessToken { queues: vec!["*".parse().unwrap(); 257], ..token() };
+        assert_eq!(many.check().unwrap_err().field, "number of queue patterns");
+        assert!(AccessToken { created_by: Some(String::new()), ..token() }.check().is_err());
+
+        let entry = NewAuditEntry {
+            actor: "ada".into(),
+            action: "task.cancel".into(),
+            subject: "01890a5d".into(),
+            reason: Some("late".into()),
+        };
+        entry.check().unwrap();
+        let long = "x".repeat(limits::TEXT_BYTES + 1);
+        for (field, bad) in [
+            ("actor", NewAuditEntry { actor: String::new(), ..entry.clone() }),
+            ("action", NewAuditEntry { action: "x".repeat(129), ..entry.clone() }),
+            ("subject", NewAuditEntry { subject: "a\0b".into(), ..entry.clone() }),
+            ("reason", NewAuditEntry { reason: Some(long), ..entry.clone() }),
+        ] {
+            assert_eq!(bad.check().unwrap_err().field, field);
+        }
+        let at = Timestamp::from_micros(7);
+        assert_eq!(AuditEntry::new(entry, at).at, at);
+    }
+}
