@@ -1,5 +1,6 @@
 //! What a store answers when it cannot do what was asked.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use windlass_core::{Invalid, Rejected};
 
@@ -7,7 +8,7 @@ use windlass_core::{Invalid, Rejected};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a store did not do what was asked. Except for [`Error::Unknown`], nothing was changed.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Eq, Debug, Error, Serialize, Deserialize)]
 pub enum Error {
     /// The request was understood and refused.
     #[error(transparent)]
@@ -31,9 +32,12 @@ pub enum Error {
     /// Resolve it by reading the task, never by blind repetition.
     #[error("it is unknown whether the change was made: {0}; read the task to find out")]
     Unknown(String),
-    /// The database cannot be used by this version, or is not a Windlass database at all.
-    #[error("the database cannot be used: {0}")]
+    /// The database or server cannot be used by this version, or is none of Windlass at all.
+    #[error("the store cannot be used: {0}")]
     Unusable(String),
+    /// The server that the store is does not let this program do that.
+    #[error("the server does not allow it: {0}")]
+    Forbidden(String),
 }
 
 impl Error {
@@ -42,7 +46,11 @@ impl Error {
     pub fn rejected(&self) -> Option<&Rejected> {
         match self {
             Self::Rejected(rejected) | Self::InBatch { rejected, .. } => Some(rejected),
-            Self::Closed | Self::Unavailable(_) | Self::Unknown(_) | Self::Unusable(_) => None,
+            Self::Closed
+            | Self::Unavailable(_)
+            | Self::Unknown(_)
+            | Self::Unusable(_)
+            | Self::Forbidden(_) => None,
         }
     }
 
@@ -55,6 +63,7 @@ impl Error {
             Self::Unavailable(_) => "unavailable",
             Self::Unknown(_) => "unknown_outcome",
             Self::Unusable(_) => "unusable",
+            Self::Forbidden(_) => "forbidden",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where the rows of Windlass live.
 //!
 //! [`Store`] is the trait that everything above speaks to; [`MemoryStore`] is its executable specification and
-//! [`SqliteStore`] the embedded default. All meaning comes from `windlass-core`: a store loads the rows a command
+//! [`SqliteStore`] the embedded default; `RemoteStore` has a Windlass server do it. All meaning comes from `windlass-core`: a store loads the rows a command
 //! concerns, calls `transition`, and writes the answer atomically. The `conformance` feature holds the suite that every
 //! store passes; a new store is its storage code and about fifteen lines of test wiring.
 //!
@@ -11,11 +11,16 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod feed;
+#[cfg(any(feature = "postgres", feature = "remote"))]
+mod home;
 mod memory;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migration;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "remote")]
+pub mod remote;
 mod request;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -30,9 +35,11 @@ pub use error::{Error, Result};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
+#[cfg(feature = "remote")]
+pub use remote::RemoteStore;
 pub use request::{
-    Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings,
-    Submitted, Turn, Turned,
+    AuditListing, Claim, Claimed, Count, Cursor, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled,
+    Record, Rings, Submitted, Turn, Turned,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

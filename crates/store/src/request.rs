@@ -3,15 +3,18 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
 use windlass_core::{
-    Command, Entity, Entry, Invalid, Json, Lane, Lease, Name, NewTask, Notes, Rejected, Schedule, State,
-    Status, Task, TaskId, Term, Timestamp, WorkerId, WorkflowId, check_subscriptions, limits,
+    AccessToken, AuditEntry, Command, Entity, Entry, Invalid, Json, Lane, Lease, Name, NewTask, Notes,
+    Rejected, Schedule, State, Status, Task, TaskId, Term, Timestamp, WorkerId, WorkflowId,
+    check_subscriptions, limits,
 };
 
 use crate::error::{Error, Result};
 
 /// The answer to one submitted task.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Submitted {
     /// The task: the one that was asked for, or the one that has the key already.
     pub id: TaskId,
@@ -40,13 +43,33 @@ pub(crate) fn check_limit(limit: usize) -> Result<()> {
     Ok(())
 }
 
+/// Whether an access token may be kept beside those that are there.
+pub(crate) fn check_new_token(
+    token: &AccessToken,
+    others: usize,
+    name_is_taken: bool,
+    id_is_taken: bool,
+) -> Result<(), Rejected> {
+    if others >= limits::ACCESS_TOKENS {
+        return Err(Invalid::number("number of access tokens", others + 1, "at most 10000").into());
+    }
+    let conflict = |field: &'static str, value: &str| {
+        Err(Rejected::TokenConflict { field: field.into(), value: value.into() })
+    };
+    match (name_is_taken, id_is_taken) {
+        (true, _) => conflict("name", &token.name),
+        (false, true) => conflict("id", &token.id),
+        (false, false) => Ok(()),
+    }
+}
+
 /// The error for one task of a submit: it says which one if there are several.
 pub(crate) fn in_batch(len: usize, index: usize, rejected: Rejected) -> Error {
     if len == 1 { Error::Rejected(rejected) } else { Error::InBatch { index, rejected } }
 }
 
 /// A worker's request for work.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Claim {
     /// Who asks; it must be registered and alive.
     pub worker: WorkerId,
@@ -61,7 +84,7 @@ pub struct Claim {
 }
 
 /// A task handed to a worker, with all that a handler needs.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Claimed {
     /// The task; its lease is the proof of this claim.
     pub task: Task,
@@ -72,7 +95,7 @@ pub struct Claimed {
 }
 
 /// One turn of a worker or a leader: report what was done, then take more, in one transaction.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Turn {
     /// Carried out in order, each by itself: one that is refused does not hinder the others.
     pub commands: Vec<Command>,
@@ -100,7 +123,7 @@ impl Turn {
 }
 
 /// The answer to a [`Turn`].
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Turned {
     /// One answer per command, in order.
     pub receipts: Vec<Result<Receipt, Rejected>>,
@@ -109,7 +132,7 @@ pub struct Turned {
 }
 
 /// Where a task is after a command that was accepted.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Receipt {
     /// The task.
     pub task: TaskId,
@@ -126,7 +149,7 @@ pub struct Receipt {
 }
 
 /// The answer to a heartbeat.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Pulse {
     /// Tasks that the worker no longer holds: stop, and report nothing.
     pub lost: Vec<TaskId>,
@@ -147,7 +170,7 @@ impl Pulse {
 }
 
 /// What the passing of time asks for.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Due {
     /// To be carried out by the leader; more may follow.
     pub commands: Vec<Command>,
@@ -162,7 +185,7 @@ pub struct Due {
 }
 
 /// A task with everything that belongs to it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The task.
     pub task: Task,
@@ -177,7 +200,7 @@ pub struct Record {
 }
 
 /// Which tasks to list. Everything that is set must hold.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Filter {
     /// In one of these states; empty means any.
     pub states: Vec<State>,
@@ -220,7 +243,7 @@ impl Filter {
 }
 
 /// Which part of a listing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Page {
     /// How many tasks at most; 1 to 1,000.
     pub limit: usize,
@@ -284,6 +307,19 @@ impl Page {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Cursor(pub(crate) u64);
 
+/// As the text that is shown, which is checked when it is read.
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cursor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "c{:x}", self.0)
@@ -303,7 +339,7 @@ impl FromStr for Cursor {
 }
 
 /// One page of a listing.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// The tasks, without payloads and results.
     pub tasks: Vec<Task>,
@@ -312,8 +348,17 @@ pub struct Listing {
     pub next: Option<Cursor>,
 }
 
+/// One page of what operators did.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AuditListing {
+    /// Newest first, unless the page says otherwise.
+    pub entries: Vec<AuditEntry>,
+    /// Where to go on.
+    pub next: Option<Cursor>,
+}
+
 /// What has happened since a store was opened, as far as anyone may be waiting for it. Only differences mean anything.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rings {
     /// Something became claimable.
     pub claimable: u64,
@@ -326,8 +371,30 @@ pub struct Rings {
 }
 
 impl Rings {
+    /// For each bell the later of two.
+    #[cfg(feature = "remote")]
+    pub(crate) fn latest(self, other: Self) -> Self {
+        Self {
+            claimable: self.claimable.max(other.claimable),
+            timed: self.timed.max(other.timed),
+            settled: self.settled.max(other.settled),
+            revoked: self.revoked.max(other.revoked),
+        }
+    }
+
+    /// What has rung elsewhere from `before` to `after`. Says whether that is anything.
+    #[cfg(feature = "remote")]
+    pub(crate) fn add(&mut self, before: Self, after: Self) -> bool {
+        let was = *self;
+        self.claimable = self.claimable.wrapping_add(after.claimable.saturating_sub(before.claimable));
+        self.timed = self.timed.wrapping_add(after.timed.saturating_sub(before.timed));
+        self.settled = self.settled.wrapping_add(after.settled.saturating_sub(before.settled));
+        self.revoked = self.revoked.wrapping_add(after.revoked.saturating_sub(before.revoked));
+        *self != was
+    }
+
     /// Every bell, for what cannot be told apart.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[cfg(any(feature = "postgres", feature = "sqlite", feature = "remote"))]
     pub(crate) fn ring_all(&mut self) {
         let Self { claimable, timed, settled, revoked } = self;
         [claimable, timed, settled, revoked].into_iter().for_each(|bell| *bell += 1);
@@ -349,7 +416,7 @@ impl Rings {
 }
 
 /// What one look of the reconcile chore found.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Reconciled {
     /// What was wrong and has been put right. Always 0, unless something else than Windlass wrote to the store.
     pub repaired: u64,
@@ -388,7 +455,7 @@ impl Look {
 }
 
 /// How many tasks of one sort there are.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Count {
     /// Their namespace.
     pub namespace: Name,

@@ -6,15 +6,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Command, Connections, Definition, Entity, Execution, Executions, Explanation, Facts,
-    Firing, Json, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Rejected, Retention,
-    Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId, explain,
+    AccessToken, Activity, By, Command, Connections, Definition, Entity, EventId, Events, Execution,
+    Executions, Explanation, Facts, Firing, Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule,
+    NewTask, NewWorker, NewWorkflow, Rejected, Retention, Schedule, Steering, TaskId, Term, Timestamp,
+    Worker, WorkerId, Workflow, WorkflowId, explain,
 };
 
 use crate::error::Result;
 use crate::request::{
-    Claim, Claimed, Count, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record, Rings, Submitted,
-    Turn, Turned,
+    AuditListing, Claim, Claimed, Count, Due, Filter, Listing, Page, Pulse, Receipt, Reconciled, Record,
+    Rings, Submitted, Turn, Turned,
 };
 use crate::workflow::{
     Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount, WorkflowFilter,
@@ -187,10 +188,35 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and says how many. The tasks of a workflow
     /// go with it, and count as one. Forgets workers
-    /// that died longer than [`limits::DEAD_WORKERS`](windlass_core::limits::DEAD_WORKERS) ago.
+    /// that died longer than [`limits::DEAD_WORKERS`](windlass_core::limits::DEAD_WORKERS) ago, and deletes a bounded number of old events
+    /// and of old entries about operators.
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize>;
 
-    /// Changes whenever there may be something new to claim, to wait for, or to let go. Only an optimisation:
+    /// At most `limit` (1 to 1,000) events after `after`, in order: one for each committed change of the state of a task or a workflow, and
+    /// for each new claim, none twice and none missing. What one transaction passes through may be left out. Deleting tells nothing.
+    ///
+    /// Nothing is told until somebody asks, and then until nobody has asked for [`limits::LISTENED`](windlass_core::limits::LISTENED); events are kept
+    /// for [`limits::EVENTS_KEPT`](windlass_core::limits::EVENTS_KEPT). Who has missed some of it learns that from [`Events::complete`]. Without `after` there are no
+    /// events, but the place to go on from: every change that is committed after this has answered comes after it.
+    async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events>;
+
+    /// Keeps an access token. One whose name or id exists is refused.
+    async fn put_access_token(&self, token: AccessToken) -> Result<()>;
+
+    /// All access tokens, also those that have expired, by name.
+    async fn access_tokens(&self) -> Result<Vec<AccessToken>>;
+
+    /// Forgets the access token of that name; says whether there was one.
+    async fn revoke_access_token(&self, name: &Name) -> Result<bool>;
+
+    /// Writes down what an operator did, at the store's present. It is never altered, and kept for
+    /// [`limits::AUDIT_KEPT`](windlass_core::limits::AUDIT_KEPT).
+    async fn audit(&self, entry: NewAuditEntry) -> Result<()>;
+
+    /// A page of what operators did, in the order in which it was written down.
+    async fn audits(&self, page: Page) -> Result<AuditListing>;
+
+    /// Changes whenever there may be something new to claim, to wait for (a moment, or a worker that may fall silent), or to let go. Only an optimisation:
     /// a signal may be missed or be in vain.
     fn watch(&self) -> watch::Receiver<Rings>;
 

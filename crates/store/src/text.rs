@@ -1,4 +1,6 @@
-//! Values that the SQL stores keep as JSON text, in the same form.
+//! Values that the SQL stores keep as text, in the same form.
+
+use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,16 @@ pub(crate) fn names_to_json(names: &[Name]) -> String {
 pub(crate) fn names_from_json(text: Option<&str>) -> serde_json::Result<Vec<Name>> {
     let names: Vec<String> = from_json(text)?;
     Ok(names.iter().map(|name| Name::stored(name)).collect())
+}
+
+/// Words that have no spaces, as one text.
+pub(crate) fn words_to_text<T: ToString>(words: impl IntoIterator<Item = T>) -> String {
+    words.into_iter().map(|word| word.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// What [`words_to_text`] wrote.
+pub(crate) fn words_from_text<T: FromStr, C: FromIterator<T>>(text: &str) -> Result<C, T::Err> {
+    text.split_whitespace().map(str::parse).collect()
 }
 
 /// [`Progress`] as it is stored.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 use windlass_core::{
     Activity, Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Rejected, Status, Task, TaskId,
     Timestamp, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
@@ -12,7 +14,7 @@ use crate::error::Result;
 use crate::request::Cursor;
 
 /// The answer to a definition.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Defined {
     /// Its version: the one that was asked for, the one that has the same content, or the next.
     pub version: String,
@@ -21,13 +23,14 @@ pub struct Defined {
 }
 
 /// A definition that a store keeps.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StoredDefinition {
     /// Tenant.
     pub namespace: Name,
     /// Its version.
     pub version: String,
     /// What it says.
+    #[serde(with = "windlass_core::wire::shared")]
     pub blueprint: Arc<Blueprint>,
     /// When it was made.
     pub created_at: Timestamp,
@@ -42,7 +45,7 @@ impl StoredDefinition {
 }
 
 /// A definition in a list.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct DefinitionLine {
     /// Its name.
     pub name: Name,
@@ -73,7 +76,7 @@ pub(crate) fn next_version<'a>(known: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The answer to the start of a workflow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Started {
     /// The workflow: the one that was asked for, or the one that has the key already.
     pub id: WorkflowId,
@@ -84,11 +87,12 @@ pub struct Started {
 }
 
 /// A workflow with everything that belongs to it but its tasks.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WorkflowRecord {
     /// The workflow.
     pub workflow: Workflow,
     /// What it follows.
+    #[serde(with = "windlass_core::wire::shared")]
     pub blueprint: Arc<Blueprint>,
     /// What it was given.
     pub input: Json,
@@ -97,7 +101,7 @@ pub struct WorkflowRecord {
 }
 
 /// Which workflows to list. Everything that is set must hold.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WorkflowFilter {
     /// In one of these states; empty means any.
     pub states: Vec<WorkflowState>,
@@ -121,7 +125,7 @@ impl WorkflowFilter {
 }
 
 /// One page of a list of workflows.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WorkflowListing {
     /// The workflows.
     pub workflows: Vec<Workflow>,
@@ -130,7 +134,7 @@ pub struct WorkflowListing {
 }
 
 /// How many workflows of one sort there are.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct WorkflowCount {
     /// Their namespace.
     pub namespace: Name,
@@ -143,7 +147,7 @@ pub struct WorkflowCount {
 }
 
 /// A workflow with steps that can be claimed.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ReadyWorkflow {
     /// The workflow.
     pub workflow: Workflow,

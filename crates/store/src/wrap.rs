@@ -7,14 +7,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Command, Connections, Definition, Entity, Execution, Executions, Facts, Firing, Json,
-    Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering,
-    TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId,
+    AccessToken, Activity, By, Command, Connections, Definition, Entity, EventId, Events, Execution,
+    Executions, Facts, Firing, Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker,
+    NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow,
+    WorkflowId,
 };
 
 use crate::error::Result;
 use crate::request::{
-    Count, Due, Filter, Listing, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
+    AuditListing, Count, Due, Filter, Listing, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn,
+    Turned,
 };
 use crate::store::Store;
 use crate::workflow::{
@@ -324,6 +326,30 @@ impl<W: Wrap> Store for Wrapped<W> {
 
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         self.wrap.call("prune", self.wrap.prune(&*self.inner, retention, limit)).await
+    }
+
+    async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
+        self.wrap.call("events", self.inner.events(after, limit)).await
+    }
+
+    async fn put_access_token(&self, token: AccessToken) -> Result<()> {
+        self.wrap.call("put_access_token", self.inner.put_access_token(token)).await
+    }
+
+    async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
+        self.wrap.call("access_tokens", self.inner.access_tokens()).await
+    }
+
+    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
+        self.wrap.call("revoke_access_token", self.inner.revoke_access_token(name)).await
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<()> {
+        self.wrap.call("audit", self.inner.audit(entry)).await
+    }
+
+    async fn audits(&self, page: Page) -> Result<AuditListing> {
+        self.wrap.call("audits", self.inner.audits(page)).await
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 use windlass_core::{
     Ageing, Backoff, Jitter, Json, Lane, Name, NewTask, NewWorker, OnConflict, RetryPolicy, Start, State,
-    TaskId, Timestamp, WorkerId, rank,
+    TaskId, Timestamp, TraceParent, WorkerId, rank,
 };
 use windlass_store::conformance::{KIND, claim_of, completed, entity, finish, id, ids, invariants};
 use windlass_store::postgres::{Options, Schema};
@@ -193,7 +193,21 @@ const SAME: &[Same] = &[
         priority: 5,
         ..new
     }),
+    ("null", r#""traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-fe""#, |new| NewTask {
+        traceparent: TraceParent::new(TRACE, SPAN, 0xfe),
+        ..new
+    }),
+    ("null", r#""traceparent": "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0b-later""#, |new| {
+        NewTask { traceparent: TraceParent::new(TRACE, SPAN, 1), ..new }
+    }),
+    ("null", r#""traceparent": "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1a""#, |new| NewTask {
+        traceparent: TraceParent::new(TRACE, SPAN, 0),
+        ..new
+    }),
 ];
+
+const TRACE: [u8; 16] = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes();
+const SPAN: [u8; 8] = 0xb7ad_6b71_6920_3331_u64.to_be_bytes();
 
 /// The arguments of `submit` that say the same as JSON members.
 fn arguments(payload: &str, members: &str) -> String {
@@ -343,6 +357,14 @@ fn what_is_refused_changes_nothing() {
             ("'a', entity => 'a:b', lane_limit => 2", "invalid lane limit is 2"),
             ("'a', entity => 'planner'", "invalid entity is \"planner\"; expected type:id, such as planner:42"),
             ("'a', entity => 'a b:c'", "invalid entity"),
+            ("'a', traceparent => ''", "invalid traceparent is \"\"; expected 00-TRACE-SPAN-FLAGS of 32, 16 and 2"),
+            ("'a', traceparent => '00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01'", "invalid traceparent"),
+            ("'a', traceparent => '00-00000000000000000000000000000000-b7ad6b7169203331-01'", "invalid traceparent"),
+            ("'a', traceparent => '00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01'", "invalid traceparent"),
+            ("'a', traceparent => '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x'", "invalid traceparent"),
+            ("'a', traceparent => 'ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'", "invalid traceparent"),
+            ("'a', traceparent => '01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01x'", "invalid traceparent"),
+            ("'a', traceparent => E'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\\n'", "invalid traceparent"),
             ("'a', entity => 'a:'", "invalid entity"),
             ("'a', entity => 'a:b', require_entity => true", "entity \"a:b\" is not registered"),
             ("'a', timeout => '999 microseconds'", "invalid timeout"),
@@ -407,6 +429,11 @@ fn what_is_refused_changes_nothing() {
             (&format!(r#"[{good}, {{"kind": "a", "priority": "x"}}]"#), "22023", "task 2 of the batch: invalid input"),
             (&format!(r#"[{good}, {{"kind": "a b"}}]"#), "22023", "task 2 of the batch: invalid kind is \"a b\""),
             (&format!(r#"[{good}, {{}}]"#), "22023", "invalid kind is NULL"),
+            (
+                &format!(r#"[{good}, {{"kind": "a", "traceparent": "00-0af7"}}]"#),
+                "22023",
+                "task 2 of the batch: invalid traceparent is \"00-0af7\"",
+            ),
             (&format!(r#"[{good}, {{"kind": "a", "payload": "\u0000"}}]"#), "22023", "task 2 of the batch: unsupported Unicode"),
             (
                 &format!(r#"[{good}, {{"kind": "a", "key": "k", "on_conflict": "reject"}}]"#),

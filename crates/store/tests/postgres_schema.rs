@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use windlass_core::{Json, Name, NewTask, NewWorker, TaskId, WorkerId};
+use windlass_core::{Json, Name, NewTask, NewWorker, TaskId, TraceParent, WorkerId};
 use windlass_store::postgres::{Options, PostgresStore, Schema, migrations_sql};
 use windlass_store::{Claim, Error, Store};
 use windlass_testbed::postgres::{self, Server};
@@ -90,6 +90,40 @@ async fn what_a_hand_applied_is_accepted() {
     server.sql(&format!("\\i {}", script.path().display())).unwrap();
     let store = open(server, "by_hand").await;
     assert!(store.submit(vec![task(1, "k")]).await.unwrap()[0].created);
+    store.close().await.unwrap();
+}
+
+/// What is there stays, and a function that got another parameter may be called by who might call it before.
+#[tokio::test]
+async fn a_schema_from_before_traces_is_brought_up_to_date() {
+    let server = postgres::shared();
+    let all = migrations_sql(&Schema::new("older").unwrap());
+    let (before, _) = all.split_once("-- Migration 8: traces").unwrap();
+    server
+        .sql(&format!(
+            "{before} COMMIT; CREATE ROLE courier; CREATE ROLE foreman; CREATE ROLE passer_by;
+            GRANT EXECUTE ON FUNCTION older.submit TO courier;
+            GRANT EXECUTE ON FUNCTION older.submit TO foreman WITH GRANT OPTION;
+            SELECT older.submit('old', id => '{}')",
+            task(1, "old").id
+        ))
+        .unwrap();
+    let store = open(server, "older").await;
+    let found = store.task(task(1, "old").id).await.unwrap().unwrap();
+    assert_eq!(found.task.spec.traceparent, None);
+    let traceparent = TraceParent::new([1; 16], [2; 8], 1);
+    store.submit(vec![NewTask { traceparent, ..task(2, "new") }]).await.unwrap();
+    assert_eq!(store.task(task(2, "new").id).await.unwrap().unwrap().task.spec.traceparent, traceparent);
+    let may = |role: &str, what: &str| {
+        let sql = format!(
+            "SELECT has_function_privilege('{role}', oid, '{what}') FROM pg_proc
+            WHERE proname = 'submit' AND pronamespace = 'older'::regnamespace"
+        );
+        server.sql(&sql).unwrap().trim().to_owned()
+    };
+    assert_eq!((may("courier", "EXECUTE"), may("passer_by", "EXECUTE")), ("t".into(), "f".into()));
+    let grant = "EXECUTE WITH GRANT OPTION";
+    assert_eq!((may("foreman", grant), may("courier", grant)), ("t".into(), "f".into()));
     store.close().await.unwrap();
 }
 

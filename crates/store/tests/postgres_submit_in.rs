@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
-use windlass_core::{Ageing, Entity, Json, Lane, Name, NewTask, OnConflict, Rejected, Start, TaskId};
+use windlass_core::{
+    Ageing, Entity, Json, Lane, Name, NewTask, OnConflict, Rejected, Start, TaskId, TraceParent,
+};
 use windlass_store::postgres::{Options, PostgresStore, Schema};
 use windlass_store::{Error, Store};
 use windlass_testbed::postgres;
@@ -95,6 +97,7 @@ async fn everything_that_was_asked_for_is_there() {
         timeout: Some(Duration::from_millis(1_500)),
         tags: vec!["a".into(), "b \"c\"".into()],
         max_attempts: NonZeroU32::new(9),
+        traceparent: TraceParent::new([7; 16], [1; 8], 3),
         actor: Some("ada".into()),
         ..task(n)
     };

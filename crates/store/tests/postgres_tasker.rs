@@ -7,8 +7,12 @@ mod answers;
 #[path = "tasker/world.rs"]
 mod world;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use windlass_core::{StepBackoff, Timestamp};
 use windlass_store::Store;
 use windlass_store::conformance::{ad_hoc, definition_of};
 
@@ -87,6 +91,14 @@ fn waits_are_those_of_the_document() {
                 "calculate_step_next_retry_time(NULL, NULL, 'epoch', 2, 20, 3.0) = to_timestamp(9)",
                 json!(true),
             ),
+            (
+                "calculate_step_next_retry_time(NULL, NULL, 'epoch', -3, -20, -3.0) = to_timestamp(0)",
+                json!(true),
+            ),
+            (
+                "calculate_step_next_retry_time(NULL, NULL, 'epoch', 7, NULL, NULL) = to_timestamp(60)",
+                json!(true),
+            ),
             ("calculate_step_next_retry_time(NULL, 'epoch', NULL, 3)", Value::Null),
             ("calculate_backoff_delay(0)", json!(0)),
             ("calculate_backoff_delay(NULL)", json!(0)),
@@ -95,6 +107,68 @@ fn waits_are_those_of_the_document() {
         ] {
             assert_eq!(world.value(call).await, expected, "{call}");
         }
+    });
+}
+
+/// 2.10, C43: the formulas of the core and of SQL give the same, with numbers of chance and with the largest there are.
+#[test]
+fn waits_are_those_of_the_core() {
+    let seed = seed();
+    runtime().block_on(async {
+        let mut world = World::new(seed).await;
+        let next = world
+            .client
+            .prepare(
+                "SELECT (extract(epoch FROM calculate_step_next_retry_time($1::integer, $2::text::timestamptz,
+                    $3::text::timestamptz, $4::integer, $5::integer, $6::text::numeric)) * 1000000)::bigint",
+            )
+            .await
+            .unwrap();
+        let delay = "SELECT (calculate_backoff_delay($1::integer, $2::bigint * 0.000001) * 1000000)::bigint";
+        let delay = world.client.prepare(delay).await.unwrap();
+        let (mut asked_for, mut grown) = (0, 0);
+        for _ in 0..2000 {
+            let random = &mut world.random;
+            let small = i32::try_from(random.below(60)).unwrap();
+            let attempts =
+                random.pick(&[None, Some(small), Some(small), Some(small), Some(1000), Some(i32::MAX)]);
+            let asked = random.pick(&[None, None, Some(small), Some(i32::MAX)]);
+            let max = random.pick(&[0, 1, small, 60, 60, 3600, i32::MAX]);
+            let multiplier = random
+                .pick(&["-2", "0", "0.5", "1", "1.1", "1.5", "2", "2", "2.5", "3", "10", "1000", "1e300"]);
+            let mut moment = || {
+                let some =
+                    Timestamp::from_micros(i64::try_from(random.below(4_000_000_000_000_000)).unwrap());
+                random.pick(&[None, Some(some), Some(some), Some(Timestamp::MIN), Some(Timestamp::MAX)])
+            };
+            let (last, failed) = (moment(), moment());
+            let seconds = |number: i32| Duration::from_secs(u64::try_from(number).unwrap());
+            let number = |number: i32| u32::try_from(number).unwrap();
+            let backoff = StepBackoff { max: seconds(max), multiplier: multiplier.parse().unwrap() };
+            let expected = backoff.next_retry_time(asked.map(seconds), last, failed, attempts.map(number));
+            let text = |moment: Option<Timestamp>| moment.map(|moment| moment.to_string());
+            let values: [&(dyn ToSql + Sync); 6] =
+                [&asked, &text(last), &text(failed), &attempts, &max, &multiplier];
+            let found: Option<i64> = world.client.query_one(&next, &values).await.unwrap().get(0);
+            let call = format!("{asked:?} {last:?} {failed:?} {attempts:?} {max} {multiplier}");
+            // What is after the last moment that programs know is that moment.
+            let found = found.map(Timestamp::from_micros);
+            assert_eq!(found.is_some(), expected.is_some(), "{call}");
+            if let (Some(found), Some(expected)) = (found, expected) {
+                let apart = found.since(expected).max(expected.since(found));
+                assert!(apart <= Duration::from_micros(1), "{call}: {found} and {expected}");
+            }
+            asked_for += u32::from(asked.is_some() && last.is_some());
+            grown += u32::from(expected.is_some());
+            let base = world.random.pick(&[0, 1, 700, 1_000_000, 59_999_999, 60_000_000, 1_i64 << 50]);
+            let found: i64 = world.client.query_one(&delay, &[&attempts, &base]).await.unwrap().get(0);
+            let expected = StepBackoff::delay(
+                attempts.map_or(0, number),
+                Duration::from_micros(u64::try_from(base).unwrap()),
+            );
+            assert_eq!(u128::try_from(found).unwrap(), expected.as_micros(), "{attempts:?} {base}");
+        }
+        assert!(asked_for > 100 && grown > 1000, "{asked_for} {grown}");
     });
 }
 

@@ -58,7 +58,9 @@ impl Desk {
         let options = Options::new(&server().url()).unwrap().schema(Schema::new(schema).unwrap());
         let store = options.open().await.unwrap();
         let kinds = vec![Name::kind(KIND).unwrap()];
-        let new = NewWorker { kinds, ..NewWorker::new(WorkerId::new("worker").unwrap()) };
+        // It sends no heartbeats, and the machine may be slow.
+        let dead_after = Duration::from_secs(3600);
+        let new = NewWorker { kinds, dead_after, ..NewWorker::new(WorkerId::new("worker").unwrap()) };
         let worker = store.register(new).await.unwrap().id;
         Self { schema, store, worker, client: connect(schema).await }
     }
@@ -384,17 +386,23 @@ fn a_transition_in_sql_is_the_stores_own() {
     runtime().block_on(async {
         let desk = Desk::new("twins").await;
         let mut seen: BTreeMap<(WorkflowState, bool), u32> = BTreeMap::new();
+        let mut put_off: BTreeMap<bool, u32> = BTreeMap::new();
         for n in 0..40 {
             let mut twins = Twins::new(&desk, &mut chance, n).await;
             for _ in 0..chance.below(12) {
                 twins.act(&desk, &mut chance).await;
             }
             twins.compare(&desk, "before").await;
+            for _ in 0..3 {
+                put_off_both(&desk, &mut chance, &twins, &mut put_off).await;
+            }
             for _ in 0..4 {
+                put_off_both(&desk, &mut chance, &twins, &mut put_off).await;
                 move_both(&desk, &mut chance, &twins, &mut seen).await;
             }
         }
-        println!("{seen:?}");
+        println!("{seen:?}, put off: {put_off:?}");
+        assert!(put_off.contains_key(&true) && put_off.contains_key(&false), "{put_off:?}");
         for state in [WorkflowState::Cancelled, WorkflowState::EvaluatingResults] {
             assert!(seen.contains_key(&(state, true)) && seen.contains_key(&(state, false)), "{seen:?}");
         }
@@ -405,6 +413,41 @@ fn a_transition_in_sql_is_the_stores_own() {
         }
         desk.check().await;
     });
+}
+
+/// 2.11: the same wait for a step, by the store and in SQL; or both refuse, and nothing is written.
+async fn put_off_both(desk: &Desk, chance: &mut Chance, twins: &Twins, seen: &mut BTreeMap<bool, u32>) {
+    let tasks = desk.tasks(&twins.spaces[0]).await;
+    let waiting = tasks.iter().filter(|task| task.status.state == State::WaitingForRetry);
+    let any: Vec<_> = if chance.of(70) { waiting.collect() } else { tasks.iter().collect() };
+    let steps = any.into_iter().filter(|task| task.spec.workflow.is_some());
+    let steps: Vec<TaskId> = steps.map(|task| task.id).collect();
+    if steps.is_empty() {
+        return;
+    }
+    let task = chance.pick(&steps);
+    let of = twins.ids[0].iter().position(|id| *id == WorkflowId::of(task)).unwrap();
+    let twin = twins.ids[1][of].task(Place::of(task));
+    let (seconds, waits) = chance.pick(&[(0, 0), (1, 1), (90, 90), (i32::MAX, 30 * 24 * 3600)]);
+    let (rows, earliest) = (desk.rows().await, desk.store.now().await.unwrap());
+    let delay = Duration::from_secs(u64::try_from(seconds).unwrap());
+    let told = desk.apply(Command::Postpone { task, delay }).await;
+    let done = set_backoff(&desk.client, twin, Some(seconds)).await;
+    let latest = desk.store.now().await.unwrap();
+    let when = format!("{task} put off by {seconds} s");
+    *seen.entry(done).or_default() += 1;
+    if done {
+        assert_eq!(told, Ok(State::WaitingForRetry), "{when}");
+        for task in [task, twin] {
+            let due = desk.store.task(task).await.unwrap().unwrap().task.status.due_at.unwrap();
+            let wait = Duration::from_secs(waits);
+            assert!(earliest.plus(wait) <= due && due <= latest.plus(wait), "{when}: {due}");
+        }
+    } else {
+        assert_eq!(told, Err("not_retrying"), "{when}");
+        assert_eq!(desk.rows().await, rows, "{when}: what was refused wrote nothing");
+    }
+    twins.compare(desk, &when).await;
 }
 
 async fn move_both(

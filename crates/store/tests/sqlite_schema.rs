@@ -9,6 +9,8 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 use support::{file, open, place};
 use tempfile::TempDir;
+use windlass_core::{Json, Name, NewTask, TaskId, TraceParent};
+use windlass_store::Store;
 
 /// A migrated database, without the store.
 fn migrated() -> (TempDir, Connection) {
@@ -289,10 +291,40 @@ const IMPOSSIBLE: &[Example] = &[
     ("pending", &[("queue", "''")]),
     ("pending", &[("kind", "''")]),
     ("pending", &[("timeout", "0")]),
+    ("pending", &[("traceparent", "'00-0af7'")]),
     ("pending", &[("per_hour", "-1")]),
     ("pending", &[("entries", "0")]),
     ("pending", &[("priority", "'high'")]),
 ];
+
+/// What was there before tasks could be part of a trace is there after, and part of none.
+#[test]
+fn a_file_from_before_traces_is_brought_up_to_date() {
+    let directory = place();
+    let path = file(&directory);
+    let task = |n: u8| NewTask::new(TaskId::from_bytes([n; 16]), Name::kind("k").unwrap(), Json::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let store = open(&path);
+        store.submit(vec![task(1)]).await.unwrap();
+        store.close().await.unwrap();
+        let first = include_str!("../src/sqlite/migrations/001_tasks.sql");
+        let view =
+            &first[first.find("CREATE VIEW task_rows").unwrap()..first.find("-- Apart from tasks").unwrap()];
+        let older = format!(
+            "DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version = 7"
+        );
+        Connection::open(&path).unwrap().execute_batch(&older).unwrap();
+        let store = open(&path);
+        let traceparent = TraceParent::new([1; 16], [2; 8], 1);
+        store.submit(vec![NewTask { traceparent, ..task(2) }]).await.unwrap();
+        for (n, expected) in [(1, None), (2, traceparent)] {
+            let record = store.task(task(n).id).await.unwrap().unwrap();
+            assert_eq!(record.task.spec.traceparent, expected);
+        }
+        store.close().await.unwrap();
+    });
+}
 
 /// Requirements 0.15, 3.2 and the states of the design: what must never be is refused by the database itself.
 #[test]

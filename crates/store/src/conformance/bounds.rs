@@ -208,6 +208,7 @@ async fn unknown_ids_are_refused_by_every_command(case: &Case) {
         Command::Release { token, note: None },
         Command::Cancel { task, by: By::default() },
         Command::Retry { task, force: true, by: By::default() },
+        Command::Postpone { task, delay: Duration::ZERO },
         Command::Resolve { task, result: None, by: By::default() },
         Command::Promote { task },
         Command::Expire { task, lease: 1 },

@@ -53,6 +53,10 @@ async fn every_call_says_that_it_is_closed(case: &Case) {
         ("fire", store.fire(slot.clone(), None).await.err()),
         ("reconcile", store.reconcile(None, 1).await.err()),
         ("describe", store.describe().await.err()),
+        ("events", store.events(None, 1).await.err()),
+        ("access_tokens", store.access_tokens().await.err()),
+        ("revoke_access_token", store.revoke_access_token(&name).await.err()),
+        ("audits", store.audits(Page::default()).await.err()),
         ("now", store.now().await.err()),
         ("prune", store.prune(&Retention::default(), 1).await.err()),
     ];

@@ -401,16 +401,20 @@ async fn a_step_in_a_lane_leaves_it_to_its_items(case: &Case) {
     assert_eq!(case.flow(id).await, WorkflowState::Complete);
 }
 
+/// I7: nor does it keep a slot that it was given for a moment.
 async fn an_item_of_a_settled_step_does_not_run_again(case: &Case) {
     let worker = case.worker("w").await;
-    let id = case.start(1, json!({ "a": {}, "b": {} })).await;
-    let a = case.take(id.step(0), &worker).await;
-    case.finish(&a, expanded(&["0"], None)).await.unwrap();
-    case.cancel(item(id, 0)).await.unwrap();
-    assert_eq!(case.state(id.step(0)).await, State::Completed);
-    case.retry(item(id, 0), true).await.ok();
-    assert_eq!(ids(&case.claim(&worker, 9).await), [id.step(1)]);
-    assert_eq!(case.state(item(id, 0)).await, State::Cancelled);
+    for (n, most) in [(1, None), (2, Some(1))] {
+        let id = case.start(n, json!({ "a": {}, "b": {} })).await;
+        let a = case.take(id.step(0), &worker).await;
+        case.finish(&a, expanded(&["0"], most)).await.unwrap();
+        case.cancel(item(id, 0)).await.unwrap();
+        assert_eq!(case.state(id.step(0)).await, State::Completed);
+        case.retry(item(id, 0), true).await.ok();
+        assert_eq!(ids(&case.claim(&worker, 9).await), [id.step(1)]);
+        let status = case.record(item(id, 0)).await.task.status;
+        assert_eq!((status.state, status.slot), (State::Cancelled, false));
+    }
 }
 
 async fn a_crash_between_items_loses_nothing(case: &Case) {

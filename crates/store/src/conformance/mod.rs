@@ -14,6 +14,7 @@
     clippy::missing_panics_doc
 )]
 
+mod access;
 mod activity;
 mod batch;
 mod bounds;
@@ -27,6 +28,7 @@ mod definition;
 mod delay;
 mod describe;
 mod entity;
+mod events;
 mod explain;
 mod finish;
 mod history;
@@ -53,6 +55,7 @@ mod schedule;
 mod slot;
 mod steer;
 mod submit;
+mod trace;
 mod turn;
 mod watch;
 mod words;
@@ -162,7 +165,10 @@ fn all() -> Vec<Scenario> {
         prune::SCENARIOS,
         explain::SCENARIOS,
         entity::SCENARIOS,
+        trace::SCENARIOS,
         describe::SCENARIOS,
+        events::SCENARIOS,
+        access::SCENARIOS,
         close::SCENARIOS,
         turn::SCENARIOS,
         reopen::SCENARIOS,

@@ -3,9 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use windlass_core::{Backoff, Jitter, NewTask, Outcome, RetryPolicy, State, limits, roll};
+use serde_json::json;
+use windlass_core::{
+    Backoff, Command, Jitter, NewTask, Outcome, Rejected, RetryPolicy, State, Steering, WorkflowState,
+    limits, roll,
+};
 
-use super::{Case, scenarios, token};
+use super::{Case, STATES, failed, finish, scenarios, token};
 use crate::Claimed;
 
 scenarios![
@@ -21,6 +25,9 @@ scenarios![
     it_is_not_claimable_before_its_moment,
     the_count_survives_the_wait,
     a_failure_for_good_is_not_retried,
+    a_retry_is_put_off_and_brought_forward,
+    only_what_waits_for_a_retry_is_put_off,
+    putting_off_a_step_means_nothing_to_its_workflow,
 ];
 
 /// Fails the task `times` times, each time as soon as it may run, and gives the delays that followed in seconds.
@@ -181,4 +188,71 @@ async fn a_failure_for_good_is_not_retried(case: &Case) {
         let receipt = case.finish(&claimed, super::failed_for_good("bad payload")).await.unwrap();
         assert_eq!(receipt.state, State::Failed);
     }
+}
+
+/// 2.11: due so long after now, whatever it waited for before. Nothing else changes: its history, its error and when it failed
+/// stay.
+async fn a_retry_is_put_off_and_brought_forward(case: &Case) {
+    let task = failed_once(case, case.task()).await.task.id;
+    let before = case.record(task).await;
+    let put_off = async |delay, wait, changed| {
+        let receipt = case.apply(Command::Postpone { task, delay }).await.unwrap();
+        assert_eq!((receipt.state, receipt.changed), (State::WaitingForRetry, changed));
+        let mut expected = before.clone();
+        expected.task.status.due_at = Some(case.now().plus(wait));
+        assert_eq!(case.record(task).await, expected);
+        assert_eq!(case.store().due(9).await.unwrap().commands.len(), usize::from(wait.is_zero()));
+    };
+    let hour = Duration::from_secs(3600);
+    put_off(hour, hour, true).await;
+    put_off(hour, hour, false).await;
+    case.pass(60);
+    put_off(hour, hour, true).await;
+    put_off(Duration::MAX, limits::RETRY_AFTER, true).await;
+    put_off(Duration::from_secs(2), Duration::from_secs(2), true).await;
+    put_off(Duration::ZERO, Duration::ZERO, true).await;
+    assert_eq!(case.chores().await, 1);
+    let again = case.claim_one(&case.worker("w").await).await;
+    assert_eq!((again.task.id, again.task.status.attempt), (task, 2));
+}
+
+/// 2.11: anywhere else it means nothing.
+async fn only_what_waits_for_a_retry_is_put_off(case: &Case) {
+    for state in STATES.into_iter().filter(|state| *state != State::WaitingForRetry) {
+        let task = case.bring(case.task(), state).await;
+        let before = case.record(task).await;
+        let refused = case.refusal(Command::Postpone { task, delay: Duration::ZERO }).await;
+        assert_eq!(refused, Rejected::NotRetrying { task, state });
+        assert_eq!(case.record(task).await, before);
+    }
+    // Told in one turn: the failure first, then for how long.
+    let id = case.submit(case.task()).await;
+    let claimed = case.take(id, &case.worker("w").await).await;
+    let delay = Duration::from_secs(77);
+    let commands = vec![
+        Command::Postpone { task: id, delay },
+        finish(&claimed, failed("no")),
+        Command::Postpone { task: id, delay },
+    ];
+    let receipts = case.store().apply(commands).await.unwrap();
+    assert_eq!(receipts[0], Err(Rejected::NotRetrying { task: id, state: State::Claimed }));
+    assert!(receipts[1..].iter().all(|receipt| receipt.as_ref().is_ok_and(|receipt| receipt.changed)));
+    assert_eq!(case.record(id).await.task.status.due_at, Some(case.now().plus(delay)));
+}
+
+/// 2.4, 2.11: whoever owns the workflow goes on owning it, wherever that has moved it.
+async fn putting_off_a_step_means_nothing_to_its_workflow(case: &Case) {
+    let id = case.start(1, json!({ "a": {}, "b": {} })).await;
+    let held = case.claim(&case.worker("w").await, 2).await;
+    case.fail(&held[0], "no").await;
+    let (from, to) = (WorkflowState::StepsInProcess, WorkflowState::EvaluatingResults);
+    let hold = Duration::from_secs(30);
+    let steering = Steering::Move { from, to, owner: "somebody".into(), hold };
+    case.store().steer(id, steering, windlass_core::By::default()).await.unwrap();
+    let before = case.workflow(id).await;
+    case.pass(1);
+    let (task, delay) = (held[0].task.id, Duration::from_secs(9));
+    case.apply(Command::Postpone { task, delay }).await.unwrap();
+    assert_eq!(case.workflow(id).await, before);
+    assert_eq!(case.record(task).await.task.status.due_at, Some(case.now().plus(delay)));
 }

@@ -30,6 +30,7 @@ async fn a_new_task_starts_clean(case: &Case) {
     assert_eq!((spec.priority, spec.max_attempts.map(NonZeroU32::get)), (0, Some(3)));
     assert_eq!(spec.retry, RetryPolicy::default());
     assert_eq!((&spec.key, &spec.lane, spec.timeout, spec.tags.len()), (&None, &None, None, 0));
+    assert_eq!(spec.traceparent, None);
     assert_eq!(spec.created_at, case.now());
     assert_eq!((status.state, status.attempt, status.lease), (State::Pending, 0, 0));
     assert_eq!((&status.worker, &status.error, status.slot), (&None, &None, false));
@@ -62,6 +63,7 @@ async fn everything_that_was_asked_for_comes_back(case: &Case) {
             cap: Duration::from_nanos(86_400_000_000_007),
             jitter: Jitter::Percent(13),
         },
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().ok(),
         actor: Some("ada".into()),
         ..case.task()
     };

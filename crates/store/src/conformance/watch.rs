@@ -23,10 +23,12 @@ scenarios![
     a_holder_is_not_told_what_it_said_itself,
     what_an_operator_takes_away_rings,
     what_time_moves_rings,
+    a_retry_that_is_put_off_rings,
     a_freed_slot_rings,
     what_is_claimed_as_soon_as_it_can_be_does_not_ring,
     a_resumed_queue_rings,
     a_schedule_rings,
+    who_comes_and_goes_rings,
     a_command_that_does_nothing_does_not_ring,
     a_refused_command_does_not_ring,
     claims_and_heartbeats_do_not_ring,
@@ -166,6 +168,15 @@ async fn what_time_moves_rings(case: &Case) {
     assert_eq!(pruned.unwrap(), 1);
 }
 
+/// C54, 2.11: a leader that waits for the moment which was has to wait for another.
+async fn a_retry_that_is_put_off_rings(case: &Case) {
+    let task = case.bring(case.task(), State::WaitingForRetry).await;
+    for delay in [5, 500, 0].map(Duration::from_secs) {
+        command(case, Command::Postpone { task, delay }, &[TIMED]).await;
+        command(case, Command::Postpone { task, delay }, &[]).await;
+    }
+}
+
 /// 0.8: the end of one task is the beginning of the next. Without a next one there is nothing to claim.
 /// Who ends a step and claims the next in one turn has left nothing for others to come for.
 async fn what_is_claimed_as_soon_as_it_can_be_does_not_ring(case: &Case) {
@@ -246,6 +257,7 @@ async fn a_refused_command_does_not_ring(case: &Case) {
         Command::Finish { token: stale.clone(), outcome: completed("1"), started_at: None },
         Command::Release { token: stale, note: None },
         Command::Promote { task },
+        Command::Postpone { task, delay: Duration::ZERO },
         Command::Expire { task, lease: 1 },
         Command::Delete { task },
         Command::Cancel { task: id(404), by: By::default() },
@@ -259,7 +271,7 @@ async fn a_refused_command_does_not_ring(case: &Case) {
 /// C54: a worker's own rounds, with and without a catch, and the leader's.
 async fn claims_and_heartbeats_do_not_ring(case: &Case) {
     let store = case.store();
-    let worker = rings(case, case.worker("w"), &[], "a registration").await;
+    let worker = case.worker("w").await;
     rings(case, store.turn(Turn::default()), &[], "an empty turn").await.unwrap();
     assert_eq!(rings(case, case.claim(&worker, 9), &[], "an empty claim").await, []);
     let ids: Vec<TaskId> = case.submit_many(2).await;
@@ -272,10 +284,17 @@ async fn claims_and_heartbeats_do_not_ring(case: &Case) {
     rings(case, store.reconcile(None, 9), &[], "a look at the lanes").await.unwrap();
     let (name, planner) = (Name::default(), entity("planner:1"));
     assert!(rings(case, store.set_entity(&name, &planner, true), &[], "an entity").await.unwrap());
-    rings(case, store.deregister(&worker), &[], "a worker that leaves").await.unwrap();
-    let stranger = NewWorker::new(worker.clone());
+    let stranger = NewWorker::new(WorkerId::new("stranger").unwrap());
     let strange = rings(case, store.claim(claim_of(&stranger.id, 1)), &[], "a stranger's claim").await;
     assert_eq!(strange.unwrap_err().code(), "invalid_worker");
+}
+
+/// A worker may fall silent, which is a moment to wait for, and the leases of one that leaves expire at once.
+async fn who_comes_and_goes_rings(case: &Case) {
+    let store = case.store();
+    let worker = rings(case, case.worker("w"), &[TIMED], "a registration").await;
+    rings(case, store.deregister(&worker), &[TIMED], "a worker that leaves").await.unwrap();
+    rings(case, store.deregister(&worker), &[], "one that has left").await.unwrap();
 }
 
 /// C54: reading is not writing.

@@ -1,6 +1,7 @@
 //! The store in memory: the executable specification. Short, obvious and unoptimised on purpose;
 //! other stores are compared with it row by row. Good for tests, lost when the process ends.
 
+mod feed;
 mod lanes;
 mod rows;
 mod workflows;
@@ -12,17 +13,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Command, Definition, Entity, Execution, Executions, Facts, Firing, Invalid, Json,
-    LaneHolder, Leadership, Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Place, Rejected,
-    Retention, Schedule, Steering, Task, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId,
-    campaign, limits, resign,
+    AccessToken, Activity, AuditEntry, By, Command, Definition, Entity, EventId, Events, Execution,
+    Executions, Facts, Firing, Invalid, Json, LaneHolder, Leadership, Lease, Name, NewAuditEntry,
+    NewSchedule, NewTask, NewWorker, NewWorkflow, Place, Rejected, Retention, Schedule, Steering, Task,
+    TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId, campaign, limits, resign,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::request::{
-    Count, Cursor, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn,
-    Turned, check_batch, check_limit,
+    AuditListing, Count, Cursor, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings,
+    Submitted, Turn, Turned, check_batch, check_limit, check_new_token,
 };
 use crate::store::Store;
 use crate::workflow::{
@@ -59,6 +60,10 @@ struct Rows {
     rings: Rings,
     /// What has become claimable in the present turn: if the same turn claims it, nobody need come for it.
     opened: BTreeSet<TaskId>,
+    feed: feed::Told,
+    access_tokens: BTreeMap<Name, AccessToken>,
+    audits: BTreeMap<u64, AuditEntry>,
+    last_audit: u64,
 }
 
 impl Default for MemoryStore {
@@ -80,7 +85,9 @@ impl MemoryStore {
         if rows.closed { Err(Error::Closed) } else { Ok(rows) }
     }
 
-    fn ring(&self, rows: &Rows) {
+    /// What is done once a change is made.
+    fn tell(&self, rows: &mut Rows) {
+        rows.tell(self.clock.now());
         self.wake.send_if_modified(|rings| std::mem::replace(rings, rows.rings) != rows.rings);
     }
 }
@@ -91,7 +98,7 @@ impl Store for MemoryStore {
         let mut rows = self.open()?;
         check_batch(&tasks)?;
         let submitted = rows.submit_all(tasks, self.clock.now())?;
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(submitted)
     }
 
@@ -104,7 +111,7 @@ impl Store for MemoryStore {
         let receipts = turn.commands.iter().map(|command| rows.apply(command, now)).collect();
         rows.follow_up(now);
         let claimed = turn.claim.map_or(Ok(Vec::new()), |claim| rows.claim(&claim, now));
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(Turned { receipts, claimed })
     }
 
@@ -113,6 +120,8 @@ impl Store for MemoryStore {
         worker.check()?;
         let worker = worker.admit(self.clock.now());
         rows.workers.insert(worker.id.clone(), worker.clone());
+        rows.rings.timed += 1;
+        self.tell(&mut rows);
         Ok(worker)
     }
 
@@ -130,7 +139,9 @@ impl Store for MemoryStore {
     }
 
     async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        self.open()?.workers.remove(worker);
+        let mut rows = self.open()?;
+        rows.rings.timed += u64::from(rows.workers.remove(worker).is_some());
+        self.tell(&mut rows);
         Ok(())
     }
 
@@ -249,7 +260,7 @@ impl Store for MemoryStore {
         let queue = (namespace.clone(), queue.clone());
         let _ = if paused { rows.paused.insert(queue) } else { rows.paused.remove(&queue) };
         rows.rings.claimable += u64::from(!paused);
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(())
     }
 
@@ -285,7 +296,7 @@ impl Store for MemoryStore {
         let schedule = schedule.admit(rows.schedules.get(&key), self.clock.now());
         rows.schedules.insert(key, schedule.clone());
         rows.rings.timed += 1;
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(schedule)
     }
 
@@ -314,7 +325,7 @@ impl Store for MemoryStore {
             now,
         );
         rows.schedules.insert(key, after);
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(submitted)
     }
 
@@ -339,7 +350,7 @@ impl Store for MemoryStore {
         let mut rows = self.open()?;
         workflow.check()?;
         let started = rows.start(workflow, self.clock.now())?;
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(started)
     }
 
@@ -347,7 +358,7 @@ impl Store for MemoryStore {
         let mut rows = self.open()?;
         let now = self.clock.now();
         let workflow = rows.steer(workflow, &steering, &by, now)?;
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(workflow)
     }
 
@@ -395,7 +406,7 @@ impl Store for MemoryStore {
             Look::Lanes(after) => rows.reconcile_lanes(after.as_deref(), limit),
             Look::Workflows(after) => rows.reconcile_workflow(after, self.clock.now()),
         };
-        self.ring(&rows);
+        self.tell(&mut rows);
         Ok(reconciled)
     }
 
@@ -408,6 +419,11 @@ impl Store for MemoryStore {
         let mut rows = self.open()?;
         let now = self.clock.now();
         rows.workers.retain(|_, worker| now.since(worker.alive_until()) <= limits::DEAD_WORKERS);
+        rows.feed.prune(now);
+        let before = now.minus(limits::AUDIT_KEPT);
+        let old = rows.audits.iter().take(limits::BATCH).filter(|(_, entry)| entry.at < before);
+        let old: Vec<u64> = old.map(|(number, _)| *number).collect();
+        rows.audits.retain(|number, _| !old.contains(number));
         let cutoffs: Vec<_> = retention.cutoffs(now).collect();
         let is_old = |task: &Task| {
             let finished = task.status.finished_at;
@@ -421,6 +437,51 @@ impl Store for MemoryStore {
         old.truncate(limit);
         old.iter().for_each(|(.., id)| rows.delete(*id));
         Ok(old.len() + rows.prune_workflows(retention, limit - old.len(), now))
+    }
+
+    async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
+        let mut rows = self.open()?;
+        check_limit(limit)?;
+        Ok(rows.events(after, limit, self.clock.now()))
+    }
+
+    async fn put_access_token(&self, token: AccessToken) -> Result<()> {
+        let mut rows = self.open()?;
+        token.check()?;
+        let is_taken = rows.access_tokens.values().any(|other| other.id == token.id);
+        check_new_token(
+            &token,
+            rows.access_tokens.len(),
+            rows.access_tokens.contains_key(&token.name),
+            is_taken,
+        )?;
+        rows.access_tokens.insert(token.name.clone(), token);
+        Ok(())
+    }
+
+    async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
+        Ok(self.open()?.access_tokens.values().cloned().collect())
+    }
+
+    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
+        Ok(self.open()?.access_tokens.remove(name).is_some())
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<()> {
+        let mut rows = self.open()?;
+        entry.check()?;
+        rows.last_audit += 1;
+        let number = rows.last_audit;
+        rows.audits.insert(number, AuditEntry::new(entry, self.clock.now()));
+        Ok(())
+    }
+
+    async fn audits(&self, page: Page) -> Result<AuditListing> {
+        let rows = self.open()?;
+        page.check()?;
+        let all = rows.audits.iter().map(|(number, entry)| (Cursor(*number), entry.clone()));
+        let (entries, next) = page.cut(all.collect());
+        Ok(AuditListing { entries, next })
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use windlass_core::{
     Activity, Before, By, Cascade, Definition, Ended, Execution, Executions, Json, Name, NewWorkflow,
-    OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted,
+    OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted, Within,
     Workflow, WorkflowId, WorkflowState, conclude, limits, nest,
 };
 
@@ -127,10 +127,10 @@ impl Rows {
                 OnConflict::Reject => Err(Rejected::WorkflowKeyConflict { key: key.clone(), existing: id }),
             };
         }
-        let mut nesting = 0;
+        let mut within = Within::default();
         if let Some(token) = new.parent.clone() {
             match self.nest(&token, new.id, now)? {
-                Ok(depth) => nesting = depth,
+                Ok(found) => within = found,
                 Err(started) => return Ok(started),
             }
         }
@@ -147,7 +147,7 @@ impl Rows {
             self.wait_for_child(&token, now)?;
             new.parent = Some(token);
         }
-        let admission = new.admit(&blueprint, version, nesting, now);
+        let admission = new.admit(&blueprint, version, within, now);
         let started = Started { id: admission.workflow.id, state: admission.workflow.state, created: true };
         self.note_activity(&admission.activity, now);
         for (task, result, entry) in admission.steps {
@@ -169,8 +169,13 @@ impl Rows {
         Ok(started)
     }
 
-    /// How deep the workflow of a step would be; or what it has started already.
-    fn nest(&self, token: &Token, id: WorkflowId, now: Timestamp) -> Result<Result<u32, Started>, Rejected> {
+    /// Where the workflow of a step would be; or what it has started already.
+    fn nest(
+        &self,
+        token: &Token,
+        id: WorkflowId,
+        now: Timestamp,
+    ) -> Result<Result<Within, Started>, Rejected> {
         let Some(record) = self.record(token.task) else {
             return Err(Rejected::NotFound { task: token.task });
         };
@@ -182,11 +187,7 @@ impl Rows {
         {
             return Ok(Err(Started { id: child.id, state: child.state, created: false }));
         }
-        let nesting = parent.map_or(0, |parent| parent.nesting + 1);
-        if nesting > limits::NESTING {
-            return Err(Rejected::TooDeep { workflow: id });
-        }
-        Ok(Ok(nesting))
+        Ok(Ok(Within::step(&record.task, parent, id)?))
     }
 
     /// Lets a step wait for the workflow that it is.

@@ -12,6 +12,7 @@ use windlass_core::{
 
 use super::floor::Opened;
 use super::row::{moment, signed, uuid};
+use super::submit::traces;
 use super::tx::{Args, Tx, args};
 use super::workflow_row::{self, Locked};
 use crate::request::Rings;
@@ -35,7 +36,7 @@ pub(super) struct Row {
     told: bool,
     result: Option<Json>,
     entries: Vec<Entry>,
-    /// Whether it waits for something else now, or with other numbers.
+    /// Whether it waits for something else now, with other numbers, or until another moment.
     waits: bool,
     deleted: bool,
 }
@@ -95,7 +96,8 @@ impl Row {
         {
             self.past.ready_at = Some(*at);
         }
-        self.waits |= self.task.status.waits != change.after.waits;
+        let Status { waits, due_at, .. } = &self.task.status;
+        self.waits |= (waits, due_at) != (&change.after.waits, &change.after.due_at);
         self.result = change.result.or(self.result.take());
         self.entries.extend(change.entries);
         std::mem::replace(&mut self.task.status, change.after)
@@ -541,6 +543,7 @@ fn start_args(begun: &[Begun]) -> Args {
         each(begun, |task| task.status.waits.columns().1.map(i64::from)) => INT8_ARRAY,
         each(begun, |task| task.status.waits.columns().2.map(i64::from)) => INT8_ARRAY,
         texts(|one| one.result.as_ref().map(ToString::to_string)) => TEXT_ARRAY,
+        traces(begun.iter().map(|one| &one.task)) => TEXT_ARRAY,
         signed(begun.len()) => INT8,
     ]
 }

@@ -19,14 +19,24 @@ use crate::text::names_to_json;
 
 impl Inner {
     pub(super) async fn register(self: &Arc<Self>, new: &NewWorker) -> Result<Worker> {
-        self.transaction(async |tx: &mut Tx| {
-            let answer = tx.ask(|sql| &sql.now, args![tx.inner.clock.given() => TIMESTAMPTZ]).await?;
-            let worker = new.clone().admit(row::time(&answer.rows[0], 0)?);
-            tx.send(|sql| &sql.put_worker, worker_args(&worker)).await;
-            tx.commit().await?;
-            Ok(worker)
-        })
-        .await
+        let worker = self
+            .transaction(async |tx: &mut Tx| {
+                let answer = tx.ask(|sql| &sql.now, args![tx.inner.clock.given() => TIMESTAMPTZ]).await?;
+                let worker = new.clone().admit(row::time(&answer.rows[0], 0)?);
+                tx.send(|sql| &sql.put_worker, worker_args(&worker)).await;
+                tx.commit().await?;
+                Ok(worker)
+            })
+            .await?;
+        self.ring(Rings { timed: 1, ..Rings::default() });
+        Ok(worker)
+    }
+
+    pub(super) async fn deregister(self: &Arc<Self>, worker: &WorkerId) -> Result<()> {
+        let values = || args![worker.as_str().to_owned() => TEXT];
+        let known = self.write(|sql| &sql.delete_worker, values).await?;
+        self.ring(Rings { timed: u64::from(known > 0), ..Rings::default() });
+        Ok(())
     }
 
     pub(super) async fn heartbeat(

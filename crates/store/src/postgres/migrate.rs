@@ -15,6 +15,9 @@ const MIGRATIONS: &Known = &[
     ("documents", include_str!("migrations/003_documents.sql")),
     ("workflows", include_str!("migrations/004_workflows.sql")),
     ("tasker", tasker::SQL),
+    ("events", include_str!("migrations/006_events.sql")),
+    ("access", include_str!("migrations/007_access.sql")),
+    ("traces", include_str!("migrations/008_traces.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

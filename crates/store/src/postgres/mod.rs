@@ -1,17 +1,18 @@
 //! The store that many machines share: PostgreSQL 14 or later.
 //!
-//! Its connections live on a thread of their own ([`home`]), so that no handler can starve them. Concurrent calls are
+//! Its connections live on a thread of their own ([`Home`]), so that no handler can starve them. Concurrent calls are
 //! folded into batches ([`writer`]), and a batch is one transaction, often in one round trip ([`tx`]). The database's clock decides
 //! ([`clock`]); a doorbell wakes the other processes ([`doorbell`]). Every statement is a file in `sql/`.
 
+mod access;
 mod board;
 mod clock;
 mod connect;
 mod doorbell;
 mod failure;
+mod feed;
 mod fleet;
 mod floor;
-mod home;
 mod migrate;
 mod read;
 mod row;
@@ -36,16 +37,18 @@ use deadpool_postgres::Pool;
 use tokio::sync::{RwLock, watch};
 use uuid::Uuid;
 use windlass_core::{
-    Activity, By, Connections, Definition, Entity, Execution, Executions, Facts, Firing, Json, Leadership,
-    Lease, Name, NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term,
-    Timestamp, Worker, WorkerId, Workflow, WorkflowId,
+    AccessToken, Activity, By, Connections, Definition, Entity, EventId, Events, Execution, Executions,
+    Facts, Firing, Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker,
+    NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow,
+    WorkflowId,
 };
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::home::Home;
 use crate::request::{
-    Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
-    check_batch, check_limit,
+    AuditListing, Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn,
+    Turned, check_batch, check_limit,
 };
 use crate::store::Store;
 use crate::workflow::{
@@ -60,7 +63,6 @@ pub use crate::migration::Migration;
 
 use connect::Address;
 use doorbell::{Doorbell, Hearing};
-use home::Home;
 use sql::Statement;
 
 /// Connections of one process, unless said otherwise, beside the one that listens.
@@ -112,7 +114,7 @@ impl Options {
 
     /// Connects and brings the schema up to date.
     pub async fn open(self) -> Result<PostgresStore> {
-        let home = Home::new()?;
+        let home = Home::new("windlass-postgres")?;
         let inner = home.run(move || Inner::open(self)).await?;
         Ok(PostgresStore { inner, home })
     }
@@ -124,7 +126,7 @@ impl Options {
             let client = pool.get().await.map_err(|error| self.address.unreachable(error))?;
             migrate::migrations(&client, &self.address.schema).await
         };
-        Home::new()?.run(looking).await
+        Home::new("windlass-postgres")?.run(looking).await
     }
 }
 
@@ -266,11 +268,8 @@ impl Store for PostgresStore {
     }
 
     async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        let worker = worker.as_str().to_owned();
-        self.run(async move |inner| {
-            inner.write(|sql| &sql.delete_worker, || tx::args![worker.clone() => TEXT]).await.map(drop)
-        })
-        .await
+        let worker = worker.clone();
+        self.run(async move |inner| inner.deregister(&worker).await).await
     }
 
     async fn workers(&self) -> Result<Vec<Worker>> {
@@ -484,6 +483,47 @@ impl Store for PostgresStore {
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         let retention = retention.clone();
         self.run(async move |inner| inner.prune(&retention, limit).await).await
+    }
+
+    async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
+        self.run(async move |inner| {
+            check_limit(limit)?;
+            inner.events(after, limit).await
+        })
+        .await
+    }
+
+    async fn put_access_token(&self, token: AccessToken) -> Result<()> {
+        self.run(async move |inner| {
+            token.check()?;
+            inner.put_access_token(&token).await
+        })
+        .await
+    }
+
+    async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
+        self.run(async |inner| inner.access_tokens().await).await
+    }
+
+    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
+        let name = name.clone();
+        self.run(async move |inner| inner.revoke_access_token(&name).await).await
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<()> {
+        self.run(async move |inner| {
+            entry.check()?;
+            inner.audit(&entry).await
+        })
+        .await
+    }
+
+    async fn audits(&self, page: Page) -> Result<AuditListing> {
+        self.run(async move |inner| {
+            page.check()?;
+            inner.audits(page).await
+        })
+        .await
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {

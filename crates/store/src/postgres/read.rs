@@ -289,6 +289,8 @@ impl Inner {
             let now = row::time(&answer.rows[0], 0)?;
             let dead = moment(now.minus(limits::DEAD_WORKERS));
             tx.send(|sql| &sql.forget_workers, args![dead => TIMESTAMPTZ]).await;
+            tx.prune_events(now).await;
+            tx.prune_audit(now).await;
             let (states, before): (Vec<_>, Vec<_>) =
                 retention.cutoffs(now).map(|(state, before)| (state.word(), moment(before))).unzip();
             let values = args![states => TEXT_ARRAY, before => TIMESTAMPTZ_ARRAY, signed(limit) => INT8];

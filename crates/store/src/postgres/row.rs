@@ -10,7 +10,7 @@ use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 use windlass_core::{
     Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, Spec, State, Status, Task,
-    TaskId, Template, Timestamp, Waits, Worker, WorkerId, WorkflowId,
+    TaskId, Template, Timestamp, TraceParent, Waits, Worker, WorkerId, WorkflowId,
 };
 
 use crate::text::{from_json, lines_from_json, names_from_json, progress_from_json};
@@ -107,6 +107,7 @@ pub(super) fn task(row: &Row) -> Read<(i64, Task)> {
         retry: from_json::<RetryPolicy>(get(row, 15)?).map_err(|error| json(15, error))?,
         created_at: time(row, 16)?,
         workflow: if get(row, 30)? { Some(WorkflowId::of(id(row, 1)?)) } else { None },
+        traceparent: traceparent(row, 34)?,
     };
     let status = Status {
         state: parse(row, 17)?,
@@ -127,6 +128,11 @@ pub(super) fn task(row: &Row) -> Read<(i64, Task)> {
     Ok((get(row, 0)?, Task { id: id(row, 1)?, spec, status }))
 }
 
+fn traceparent(row: &Row, column: usize) -> Read<Option<TraceParent>> {
+    let text: Option<&str> = get(row, column)?;
+    text.map(str::parse).transpose().map_err(|error| foreign(row, column, error))
+}
+
 /// What a step waits for, from its three columns, beginning at `column`.
 fn waits(row: &Row, column: usize) -> Read<Waits> {
     let Some(word) = get::<Option<&str>>(row, column)? else { return Ok(Waits::Nothing) };
@@ -135,7 +141,7 @@ fn waits(row: &Row, column: usize) -> Read<Waits> {
 }
 
 /// The column after those of [`task`].
-pub(super) const AFTER_TASK: usize = 34;
+pub(super) const AFTER_TASK: usize = 35;
 
 pub(super) fn json(row: &Row, column: usize) -> Read<Option<Json>> {
     Ok(get::<Option<&str>>(row, column)?.map(Json::stored))

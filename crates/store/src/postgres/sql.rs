@@ -6,13 +6,15 @@ use super::Schema;
 const SPEC: &str = "t.seq, t.id, t.namespace, t.queue, t.kind, t.priority, t.per_hour, t.per_retry, t.key, t.lane, \
     t.lane_limit, t.lane_strict, t.timeout, t.tags::text, t.max_attempts, t.retry::text, t.created_at";
 const LIVE: &str = "l.state, l.attempt, l.lease, l.worker, l.due_at, l.claimed_at, l.started_at, NULL::timestamptz, \
-    l.updated_at, l.error, l.slot, l.rank, l.entries, t.is_step, l.waits, l.met, l.others";
+    l.updated_at, l.error, l.slot, l.rank, l.entries, t.is_step, l.waits, l.met, l.others, \
+    t.traceparent";
 const ENDED: &str = "e.state, e.attempt, e.lease, e.worker, NULL::timestamptz, e.claimed_at, e.started_at, \
-    e.finished_at, e.updated_at, e.error, false, e.rank, e.entries, t.is_step, NULL::text, NULL::bigint, NULL::bigint";
+    e.finished_at, e.updated_at, e.error, false, e.rank, e.entries, t.is_step, NULL::text, NULL::bigint, NULL::bigint, \
+    t.traceparent";
 const ROW: &str = "r.seq, r.id, r.namespace, r.queue, r.kind, r.priority, r.per_hour, r.per_retry, r.key, r.lane, \
     r.lane_limit, r.lane_strict, r.timeout, r.tags::text, r.max_attempts, r.retry::text, r.created_at, r.state, \
     r.attempt, r.lease, r.worker, r.due_at, r.claimed_at, r.started_at, r.finished_at, r.updated_at, r.error, r.slot, \
-    r.rank, r.entries, r.is_step, r.waits, r.met, r.others";
+    r.rank, r.entries, r.is_step, r.waits, r.met, r.others, r.traceparent";
 /// Columns of `workflows`, in the order that [`super::workflow_row::stored`] reads them.
 pub(super) const WORKFLOW: &str = "w.seq, w.id, w.namespace, w.name, w.version, w.definition, w.key, w.priority, w.parent, w.nesting, w.origin, \
     w.created_at, w.state, w.paused, w.waiting, w.nested, \
@@ -120,7 +122,9 @@ statements! {
     heartbeat held delete_worker forget_workers workers lock_leader check_leader leader put_leader pause_queue
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
     due_schedules put_schedule delete_schedule due next_due orphans old parked_lanes record history_of all_notes find
-    counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled announce_messages next_open_workflow old_workflows results start steps tell_workflow slowest_steps slowest_workflows steps_together workflows_together activity forget_activity ready_workflows workflow_counts workflow workflow_by_key workflow_history workflow_input workflow_of_step;
+    counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled announce_messages next_open_workflow old_workflows results start steps tell_workflow slowest_steps slowest_workflows steps_together workflows_together activity forget_activity ready_workflows workflow_counts workflow workflow_by_key workflow_history workflow_input workflow_of_step listening events begin_listening keep_listening begin_telling others_at_work still_at_work stop_listening forget_events
+    insert_access_token other_access_tokens access_tokens delete_access_token insert_audit audits_newest audits_oldest release_audit
+    delete_audit;
 }
 
 /// Fills in what several statements share, and the schema.

@@ -217,6 +217,13 @@ pub(super) fn entity_args(tasks: &[NewTask]) -> Args {
     args![namespaces => TEXT_ARRAY, entities => TEXT_ARRAY]
 }
 
+/// The traces of tasks; nothing at all if none of them has one, which a list that ends early means.
+pub(super) fn traces<'t>(tasks: impl Iterator<Item = &'t Task>) -> Vec<Option<String>> {
+    let all: Vec<_> = tasks.map(|task| task.spec.traceparent).collect();
+    let is_empty = all.iter().all(Option::is_none);
+    all.into_iter().filter(|_| !is_empty).map(|one| one.map(|one| one.to_string())).collect()
+}
+
 /// What `submit` is given.
 fn new_args(begun: &[Begun]) -> Args {
     fn each<T>(begun: &[Begun], of: impl Fn(&Task) -> T) -> Vec<T> {
@@ -248,6 +255,7 @@ fn new_args(begun: &[Begun]) -> Args {
         each(begun, |task| task.status.due_at.map(moment)) => TIMESTAMPTZ_ARRAY,
         each(begun, |task| task.status.rank) => INT8_ARRAY,
         begun.iter().map(|(.., entry)| entry.actor.clone()).collect::<Vec<_>>() => TEXT_ARRAY,
+        traces(begun.iter().map(|(task, ..)| task)) => TEXT_ARRAY,
         signed(begun.len()) => INT8,
     ]
 }

@@ -116,6 +116,9 @@ fn document(task: &NewTask) -> String {
     put("ageing_per_hour", json!(task.ageing.per_hour));
     put("ageing_per_retry", json!(task.ageing.per_retry));
     put("actor", json!(task.actor));
+    if let Some(traceparent) = task.traceparent {
+        put("traceparent", json!(traceparent.to_string()));
+    }
     let rest = Value::Object(fields).to_string();
     format!("{{\"payload\":{},{}", task.payload, &rest[1..])
 }

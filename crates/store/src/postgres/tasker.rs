@@ -2,7 +2,7 @@
 
 /// Each after what it uses.
 pub(super) const SQL: &str = concat!(
-    include_str!("tasker/schema.sql"),
+    include_str!("migrations/005_tasker.sql"),
     include_str!("tasker/workflow_of.sql"),
     include_str!("tasker/step_of.sql"),
     include_str!("tasker/item_of.sql"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use windlass_core::{
     Admission, Before, Blueprint, By, Cascade, Cascaded, Definition, Ended, Json, Name, NewWorkflow,
-    OnConflict, Rejected, Retention, Source, Steering, TaskId, Timestamp, Token, Wanted, Workflow,
+    OnConflict, Rejected, Retention, Source, Steering, TaskId, Timestamp, Token, Wanted, Within, Workflow,
     WorkflowId, conclude, limits, nest,
 };
 
@@ -224,12 +224,12 @@ impl Tx {
                 };
             }
         }
-        let nesting = match &new.parent {
+        let within = match &new.parent {
             Some(token) => match self.nest(&mut board, token, new.id).await? {
-                Ok(nesting) => nesting,
+                Ok(within) => within,
                 Err(started) => return Ok((started, Rings::default())),
             },
-            None => 0,
+            None => Within::default(),
         };
         let ids: Vec<_> = (0..blueprint.len()).map(|step| uuid(new.id.step(step))).collect();
         let taken = self.ask(|sql| &sql.exists, args![ids => UUID_ARRAY]).await?;
@@ -242,7 +242,7 @@ impl Tx {
             Err(content) => self.insert_definition(&new.namespace, &version, &content, &blueprint).await?,
         };
         let now = self.now().await?;
-        let admission = new.clone().admit(&blueprint, version, nesting, now);
+        let admission = new.clone().admit(&blueprint, version, within, now);
         let started = self.admit(&mut board, admission, definition, now).await?;
         self.follow_up(&mut board, now).await?;
         Ok((started, self.commit_board(board).await?))
@@ -274,13 +274,13 @@ impl Tx {
         Ok(Started { id, state, created: true })
     }
 
-    /// Lets a step wait for the workflow that it is, and says how deep that is; or what the step has started already.
+    /// Lets a step wait for the workflow that it is, and says where that is; or what the step has started already.
     async fn nest(
         &mut self,
         board: &mut Board,
         token: &Token,
         id: WorkflowId,
-    ) -> Result<Result<u32, Started>, Failure> {
+    ) -> Result<Result<Within, Started>, Failure> {
         self.lock_workflows(board, &[WorkflowId::of(token.task)]).await?;
         self.load_tasks(board, vec![token.task]).await?;
         let now = self.now().await?;
@@ -299,12 +299,9 @@ impl Tx {
                 return Ok(Err(Started { id: child.id, state: child.state, created: false }));
             }
         }
-        let nesting = parent.map_or(0, |parent| parent.nesting + 1);
-        if nesting > limits::NESTING {
-            return Err(Rejected::TooDeep { workflow: id }.into());
-        }
+        let within = Within::step(&task, parent.as_ref(), id)?;
         board.apply(&task, changes, true);
-        Ok(Ok(nesting))
+        Ok(Ok(within))
     }
 
     /// Changes a workflow as a whole. Its row is locked.

@@ -16,6 +16,7 @@ impl Tx<'_, '_> {
     pub(super) fn register(&mut self, worker: NewWorker) -> Result<Worker> {
         let worker = worker.admit(self.now);
         self.write_with(|sql| &mut sql.put_worker, |statement| row::put_worker(statement, &worker))?;
+        self.ledger.rings.timed += 1;
         Ok(worker)
     }
 
@@ -33,7 +34,8 @@ impl Tx<'_, '_> {
     }
 
     pub(super) fn deregister(&mut self, worker: &WorkerId) -> Result<()> {
-        self.write(|sql| &mut sql.delete_worker, [worker.as_str()])?;
+        let known = self.write(|sql| &mut sql.delete_worker, [worker.as_str()])?;
+        self.ledger.rings.timed += u64::from(known > 0);
         Ok(())
     }
 

@@ -26,6 +26,9 @@ const MIGRATIONS: &Known = &[
     ("documents", include_str!("migrations/002_documents.sql")),
     ("notes_and_schedules", include_str!("migrations/003_notes_and_schedules.sql")),
     ("workflows", include_str!("migrations/004_workflows.sql")),
+    ("events", include_str!("migrations/005_events.sql")),
+    ("access", include_str!("migrations/006_access.sql")),
+    ("traces", include_str!("migrations/007_traces.sql")),
 ];
 
 /// The connection that writes.

@@ -4,7 +4,9 @@
 //! take turns, and an idle one notices what another has committed. Every statement is a file in `sql/`, prepared
 //! once.
 
+mod access;
 mod failure;
+mod feed;
 mod fleet;
 mod migrate;
 mod read;
@@ -27,16 +29,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
-    Activity, By, Definition, Entity, Execution, Executions, Facts, Firing, Json, Leadership, Lease, Name,
-    NewSchedule, NewTask, NewWorker, NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp,
-    Worker, WorkerId, Workflow, WorkflowId,
+    AccessToken, Activity, By, Definition, Entity, EventId, Events, Execution, Executions, Facts, Firing,
+    Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker, NewWorkflow, Retention,
+    Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::request::{
-    Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn, Turned,
-    check_batch, check_limit,
+    AuditListing, Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn,
+    Turned, check_batch, check_limit,
 };
 use crate::store::Store;
 use crate::workflow::{
@@ -421,6 +423,46 @@ impl Store for SqliteStore {
     async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
         let retention = retention.clone();
         self.writer.run(limit, move |tx| tx.prune(&retention, limit)).await
+    }
+
+    async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
+        self.readers.check_open()?;
+        check_limit(limit)?;
+        loop {
+            let now = self.clock.now();
+            let told = self.readers.run(move |snapshot| snapshot.events(after, limit, now)).await?;
+            match told {
+                Some(events) => return Ok(events),
+                None => self.writer.run(1, |tx| tx.listen()).await?,
+            }
+        }
+    }
+
+    async fn put_access_token(&self, token: AccessToken) -> Result<()> {
+        let checked = token.check();
+        self.writer
+            .run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.put_access_token(&token)))
+            .await
+    }
+
+    async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
+        self.readers.run(|snapshot| snapshot.access_tokens()).await
+    }
+
+    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
+        let name = name.clone();
+        self.writer.run(1, move |tx| tx.revoke_access_token(&name)).await
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<()> {
+        let checked = entry.check();
+        self.writer.run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.audit(&entry))).await
+    }
+
+    async fn audits(&self, page: Page) -> Result<AuditListing> {
+        self.readers.check_open()?;
+        page.check()?;
+        self.readers.run(move |snapshot| snapshot.audits(page)).await
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {

@@ -9,7 +9,7 @@ use rusqlite::{Row, Statement, params};
 use serde::de::DeserializeOwned;
 use windlass_core::{
     Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, Spec, State, Status, Task,
-    TaskId, Template, Timestamp, Waits, Worker, WorkerId, WorkflowId,
+    TaskId, Template, Timestamp, TraceParent, Waits, Worker, WorkerId, WorkflowId,
 };
 
 use crate::text::{
@@ -104,6 +104,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<(i64, Task)> {
         retry: json::<RetryPolicy>(row, 15)?,
         created_at: time(row, 16)?,
         workflow: if row.get(30)? { Some(WorkflowId::of(task)) } else { None },
+        traceparent: traceparent(row, 34)?,
     };
     let status = Status {
         state: state(row, 17)?,
@@ -122,6 +123,11 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<(i64, Task)> {
         waits: waits(row, 31)?,
     };
     Ok((row.get(0)?, Task { id: task, spec, status }))
+}
+
+fn traceparent(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<TraceParent>> {
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    text.map(str::parse).transpose().map_err(|error| foreign(column, error))
 }
 
 /// What a step waits for, from its three columns, beginning at `column`.
@@ -178,6 +184,7 @@ pub(super) fn insert_task(
         met,
         others,
         result,
+        spec.traceparent.map(|traceparent| traceparent.to_string()),
     ])
 }
 

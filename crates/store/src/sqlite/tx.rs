@@ -50,11 +50,12 @@ statements! {
     read: workflow_by_id workflow_by_key workflow_of_step expired_workflows definition_by_version newest_definition
         same_definition definition_versions definition_content steps_between unsettled_between count_steps result_by_id
         task_by_id task_by_key payload claimable lane_head lane_taken next_parked_lane last_sequence is_paused
-        has_entity holder leader expired attempt_notes last_details schedule count_schedules;
+        has_entity holder leader expired attempt_notes last_details schedule count_schedules listened_until other_access_tokens;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_notes put_worker heartbeat delete_worker forget_workers put_leader pause_queue resume_queue put_entity delete_entity
         put_schedule delete_schedule set_waits delete_steps put_workflow insert_input insert_workflow_history delete_workflow
-        insert_definition delete_definition count_workflows add_activity forget_activity;
+        insert_definition delete_definition count_workflows add_activity forget_activity insert_event listen begin_listening forget_events delete_events insert_access_token
+        delete_access_token insert_audit release_audit delete_audit;
 }
 
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
@@ -71,6 +72,8 @@ pub(super) struct Ledger {
     pub(super) rings: Rings,
     /// What has become claimable: if the same transaction claims it, nobody need come for it.
     pub(super) opened: BTreeSet<TaskId>,
+    /// Until when changes are told to those who listen.
+    pub(super) listened_until: Timestamp,
 }
 
 /// What tasks are counted by.
@@ -238,6 +241,7 @@ impl<'c> Tx<'_, 'c> {
             |sql| &mut sql.insert_history,
             |statement| row::insert_history(statement, seq, entry),
         )?;
+        self.tell(task, &task.status)?;
         self.count(&task.spec, task.status.state, 1);
         self.ledger.rings.claimable += u64::from(task.is_claimable());
         self.ledger.rings.timed += u64::from(task.status.due_at.is_some());
@@ -273,7 +277,10 @@ impl<'c> Tx<'_, 'c> {
     ) -> Result<()> {
         let result = change.result.as_ref().map(|result| result.as_str());
         let after = &change.after;
-        match Width::of(&before.status, after) {
+        // A task without a slot may have been given one since it was loaded: then all of it is to be written.
+        let may_have_slot = before.spec.lane.is_some() && !before.status.slot;
+        let width = if may_have_slot { Width::Full } else { Width::of(&before.status, after) };
+        match width {
             Width::Claim if result.is_none() => self
                 .write_with(|sql| &mut sql.claim_task, |statement| row::claim_task(statement, seq, after))?,
             Width::End => self.write_with(
@@ -290,6 +297,9 @@ impl<'c> Tx<'_, 'c> {
                 |sql| &mut sql.insert_history,
                 |statement| row::insert_history(statement, seq, entry),
             )?;
+        }
+        if (after.state, after.lease) != (before.status.state, before.status.lease) {
+            self.tell(before, after)?;
         }
         self.held.note(seq, before, after);
         self.count(&before.spec, before.status.state, -1);
@@ -310,6 +320,8 @@ impl<'c> Tx<'_, 'c> {
     /// Removes what retention does not keep, at most `limit` tasks.
     pub(super) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize> {
         self.write(|sql| &mut sql.forget_workers, [self.now.minus(limits::DEAD_WORKERS).as_micros()])?;
+        self.prune_events()?;
+        self.prune_audit()?;
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut old: Vec<(i64, i64, Sort)> = Vec::new();
         for (state, before) in retention.cutoffs(self.now) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rusqlite::{Row, params};
 use windlass_core::{
     Admission, Before, Blueprint, By, Cascade, Cascaded, Definition, Ended, Json, Name, NewWorkflow,
-    OnConflict, Rejected, Retention, Source, Steering, Task, TaskId, Token, Wanted, Workflow, WorkflowId,
-    conclude, limits, nest,
+    OnConflict, Rejected, Retention, Source, Steering, Task, TaskId, Token, Wanted, Within, Workflow,
+    WorkflowId, conclude, limits, nest,
 };
 
 use super::failure::failure;
@@ -145,12 +145,12 @@ impl Tx<'_, '_> {
                 };
             }
         }
-        let nesting = match &new.parent {
+        let within = match &new.parent {
             Some(token) => match self.nest(token, new.id)? {
-                Ok(nesting) => nesting,
+                Ok(within) => within,
                 Err(started) => return Ok(started),
             },
-            None => 0,
+            None => Within::default(),
         };
         if self.workflow(new.id)?.is_some() {
             return Err(Rejected::WorkflowIdConflict { workflow: new.id }.into());
@@ -159,7 +159,7 @@ impl Tx<'_, '_> {
             Ok(seq) => seq,
             Err(content) => self.insert_definition(&new.namespace, &version, &content, &blueprint)?,
         };
-        let started = self.admit(new.admit(&blueprint, version, nesting, self.now), definition)?;
+        let started = self.admit(new.admit(&blueprint, version, within, self.now), definition)?;
         self.follow_up()?;
         Ok(started)
     }
@@ -176,6 +176,7 @@ impl Tx<'_, '_> {
         }
         let stored = Stored { seq: self.next_seq()?, definition, workflow };
         self.write_with(|sql| &mut sql.put_workflow, |statement| workflow_row::put(statement, &stored))?;
+        self.tell_workflow(&stored.workflow)?;
         self.write(|sql| &mut sql.insert_input, params![stored.seq, input.as_str()])?;
         for entry in &entries {
             self.write_entry(stored.seq, entry)?;
@@ -196,8 +197,8 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Lets a step wait for the workflow that it is, and says how deep that is; or what the step has started already.
-    fn nest(&mut self, token: &Token, id: WorkflowId) -> Result<Result<u32, Started>> {
+    /// Lets a step wait for the workflow that it is, and says where that is; or what the step has started already.
+    fn nest(&mut self, token: &Token, id: WorkflowId) -> Result<Result<Within, Started>> {
         let Some(found) = self.task(token.task)? else {
             return Err(Rejected::NotFound { task: token.task }.into());
         };
@@ -212,12 +213,9 @@ impl Tx<'_, '_> {
         {
             return Ok(Err(Started { id: workflow.id, state: workflow.state, created: false }));
         }
-        let nesting = parent.map_or(0, |parent| parent.nesting + 1);
-        if nesting > limits::NESTING {
-            return Err(Rejected::TooDeep { workflow: id }.into());
-        }
+        let within = Within::step(task, parent.as_ref(), id)?;
         self.write_changes(*seq, task, &changes, true)?;
-        Ok(Ok(nesting))
+        Ok(Ok(within))
     }
 
     pub(super) fn steer(&mut self, id: WorkflowId, steering: &Steering, by: &By) -> Result<Workflow> {
@@ -315,6 +313,9 @@ impl Tx<'_, '_> {
             self.ledger.tally.count(&change.after, 1);
             let after = Stored { workflow: change.after, ..*stored };
             self.write_with(|sql| &mut sql.put_workflow, |statement| workflow_row::put(statement, &after))?;
+            if after.workflow.state != stored.workflow.state {
+                self.tell_workflow(&after.workflow)?;
+            }
             for entry in &change.entries {
                 self.write_entry(after.seq, entry)?;
             }

@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use windlass_core::Timestamp;
 
 use super::failure::{failure, is_busy, is_device_failure};
+use super::row;
 use super::tx::{Held, Ledger, Probe, Statements, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -199,6 +201,8 @@ struct Keeper<'c> {
     blueprints: Arc<Blueprints>,
     /// Changes with every commit of another connection, and all writing of this process is done here.
     data_version: Option<i64>,
+    /// Until when changes are told to those who listen; unknown at first, and whenever another process may have changed it.
+    listened_until: Option<Timestamp>,
     /// Why nothing is written any more, once the device has failed.
     broken: Option<Error>,
 }
@@ -212,7 +216,8 @@ impl<'c> Keeper<'c> {
         probe: Option<Probe>,
     ) -> Self {
         let held = Held::default();
-        Self { connection, clock, wake, probe, held, blueprints, data_version: None, broken: None }
+        let (data_version, listened_until, broken) = (None, None, None);
+        Self { connection, clock, wake, probe, held, blueprints, data_version, listened_until, broken }
     }
 
     fn work_off(&mut self, inbox: &Receiver<Message>) {
@@ -260,6 +265,7 @@ impl<'c> Keeper<'c> {
         let changed = version.is_none() || version != self.data_version;
         if changed {
             self.held.forget();
+            self.listened_until = None;
         }
         self.data_version = version;
         changed
@@ -285,9 +291,12 @@ impl<'c> Keeper<'c> {
             let first = self.connection.is_autocommit();
             if first {
                 ledger = Ledger::default();
-                if let Err(error) = self.begin() {
-                    done.push(work);
-                    return answer(done, &Err(error));
+                match self.begin() {
+                    Ok(until) => ledger.listened_until = until,
+                    Err(error) => {
+                        done.push(work);
+                        return answer(done, &Err(error));
+                    }
                 }
             }
             let (held, probe) = (&mut self.held, self.probe.as_ref());
@@ -309,15 +318,17 @@ impl<'c> Keeper<'c> {
                 }
             }
         }
-        let news = ledger.rings;
+        let (news, listened_until) = (ledger.rings, ledger.listened_until);
         let ended = if self.connection.is_autocommit() { Ok(()) } else { self.commit(statements, ledger) };
         if ended.is_ok() {
+            self.listened_until = Some(listened_until);
             self.ring(news);
         }
         answer(done, &ended);
     }
 
-    fn begin(&mut self) -> Result<()> {
+    /// Begins a transaction. Says until when changes are told.
+    fn begin(&mut self) -> Result<Timestamp> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
@@ -328,12 +339,26 @@ impl<'c> Keeper<'c> {
                     if self.foreign_commits() {
                         self.wake.send_modify(Rings::ring_all);
                     }
-                    return Ok(());
+                    return self.listened_until();
                 }
                 Err(error) if is_busy(&error) && since.elapsed() < PATIENCE => {}
                 Err(error) => return Err(self.note(error)),
             }
         }
+    }
+
+    fn listened_until(&mut self) -> Result<Timestamp> {
+        if let Some(until) = self.listened_until {
+            return Ok(until);
+        }
+        let found = self.connection.prepare_cached(include_str!("sql/listened_until.sql"));
+        let found = found.and_then(|mut statement| statement.query_row([], |row| row::time(row, 0)));
+        let until = found.map_err(|error| {
+            self.roll_back();
+            self.note(error)
+        })?;
+        self.listened_until = Some(until);
+        Ok(until)
     }
 
     fn commit(&mut self, statements: &mut Statements<'_>, ledger: Ledger) -> Result<()> {

@@ -46,30 +46,19 @@ fn last_failure(record: &Record) -> Option<Timestamp> {
     record.history.iter().rev().find(|entry| is_failure(entry.to)).map(|entry| entry.at)
 }
 
-async fn expected_readiness(
-    world: &World,
-    record: &WorkflowRecord,
-    tasks: &[Record],
-    now: Timestamp,
-) -> Vec<Value> {
+fn expected_readiness(record: &WorkflowRecord, tasks: &[Record], now: Timestamp) -> Vec<Value> {
     let states: BTreeMap<TaskId, State> =
         tasks.iter().map(|record| (record.task.id, record.task.status.state)).collect();
     let state_of = |step| states.get(&record.workflow.id.step(step)).copied();
     let mut rows = Vec::new();
     for task in tasks {
-        let it = Readiness::of(
-            &task.task,
-            &record.blueprint,
-            state_of,
-            last_failure(task),
-            record.workflow.paused,
-            now,
-        );
+        let it =
+            Readiness::of(&task.task, &record.workflow, &record.blueprint, state_of, last_failure(task), now);
         let seconds = it.backoff.map(|backoff| backoff.as_secs());
         rows.push(json!({
             "workflow_step_uuid": it.step.to_string(),
             "task_uuid": it.workflow.to_string(),
-            "named_step_uuid": world.named(&name_of(&record.workflow, Some(step_name(record, task)))).await,
+            "named_step_uuid": it.named_step.to_string(),
             "name": it.name,
             "current_state": it.state.word(),
             "dependencies_satisfied": it.dependencies_satisfied,
@@ -92,7 +81,7 @@ async fn readiness(world: &mut World, record: &WorkflowRecord, tasks: &[Record])
     let id = record.workflow.id;
     // A wait of no time is over, all others are long: it does not matter that the two look at different moments.
     let now = world.store.now().await.unwrap();
-    let expected = expected_readiness(world, record, tasks, now).await;
+    let expected = expected_readiness(record, tasks, now);
     let rows = world.rows(&format!("SELECT * FROM get_step_readiness_status('{id}')")).await;
     for (row, expected) in rows.iter().zip(&expected) {
         assert_eq!(row, expected);
@@ -111,7 +100,7 @@ async fn readiness(world: &mut World, record: &WorkflowRecord, tasks: &[Record])
     }
     let Some(other) = world.any().filter(|other| *other != id) else { return };
     let (record, tasks) = world.known(other).await;
-    let more = expected_readiness(world, &record, &tasks, now).await;
+    let more = expected_readiness(&record, &tasks, now);
     let both = if id < other { [expected, more] } else { [more, expected] }.concat();
     let sql = format!(
         "SELECT * FROM get_step_readiness_status_batch(ARRAY['{other}', '{id}', '{other}', gen_random_uuid()]::uuid[])"
@@ -219,7 +208,7 @@ async fn steps_and_edges(world: &World, record: &WorkflowRecord, tasks: &[Record
     let sql = format!("SELECT * FROM workflow_steps WHERE task_uuid = '{id}' ORDER BY workflow_step_uuid");
     let rows = world.rows(&sql).await;
     let now = world.store.now().await.unwrap();
-    let ready = expected_readiness(world, record, tasks, now).await;
+    let ready = expected_readiness(record, tasks, now);
     assert_eq!(rows.len(), tasks.len());
     let mut edges = Vec::new();
     for ((row, ready), task) in rows.iter().zip(ready).zip(tasks) {

@@ -59,7 +59,9 @@ impl World {
         let options = Options::new(&server().url()).unwrap().schema(Schema::new(&schema).unwrap());
         let store = options.open().await.unwrap();
         let kinds = vec![Name::kind(KIND).unwrap(), Name::stored(WORKFLOW)];
-        let new = NewWorker { kinds, ..NewWorker::new(WorkerId::new("worker").unwrap()) };
+        // It sends no heartbeats, and the machine may be slow.
+        let dead_after = Duration::from_secs(3600);
+        let new = NewWorker { kinds, dead_after, ..NewWorker::new(WorkerId::new("worker").unwrap()) };
         let worker = store.register(new).await.unwrap().id;
         let (client, connection) = tokio_postgres::connect(&server().url(), NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -252,7 +254,11 @@ impl World {
         }
         let task = self.random.pick(&tasks).id;
         let by = By { actor: Some("ada".into()), note: self.random.pick(&[None, Some("well".into())]) };
-        let command = match self.random.below(6) {
+        let command = match self.random.below(8) {
+            6 | 7 => {
+                let delay = self.random.pick(&[0, 90, 3600].map(Duration::from_secs));
+                Command::Postpone { task, delay }
+            }
             0 => Command::Cancel { task, by },
             1 => Command::Skip { task, by },
             2 => Command::Resolve { task, result: Some(Json::result("{\"by\": \"hand\"}").unwrap()), by },

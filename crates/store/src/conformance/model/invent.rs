@@ -42,7 +42,7 @@ const OPERATIONS: [(usize, Invent); 20] = [
 
 type Make = fn(&mut World) -> Command;
 
-const COMMANDS: [(usize, Make); 12] = [
+const COMMANDS: [(usize, Make); 13] = [
     (38, World::finish),
     (14, World::report),
     (12, World::start),
@@ -50,6 +50,7 @@ const COMMANDS: [(usize, Make); 12] = [
     (9, |world| Command::Claim { task: world.task(), worker: world.worker() }),
     (7, |world| Command::Cancel { task: world.task(), by: world.by() }),
     (8, |world| Command::Retry { task: world.task(), force: world.random.chance(40), by: world.by() }),
+    (5, |world| Command::Postpone { task: world.task(), delay: world.span() }),
     (4, World::resolve),
     (3, World::skip),
     (5, |world| Command::Promote { task: world.task() }),

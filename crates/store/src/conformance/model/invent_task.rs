@@ -4,10 +4,16 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use windlass_core::{
-    Ageing, Backoff, Jitter, Lane, NewTask, OnConflict, RetryPolicy, Start, Timestamp, limits,
+    Ageing, Backoff, Jitter, Lane, NewTask, OnConflict, RetryPolicy, Start, Timestamp, TraceParent, limits,
 };
 
 use super::world::{KEYS, LANES, TAGS, World};
+
+/// Mostly none, sometimes one that others have too. It follows from the id, so that sequences are what they would be without.
+pub(super) fn trace(id: &[u8; 16]) -> Option<TraceParent> {
+    let n = (id[0] % 5).saturating_sub(2);
+    TraceParent::new([n; 16], [n; 8], id[1])
+}
 
 impl World {
     /// A task to submit.
@@ -39,6 +45,7 @@ impl World {
         task.max_attempts = NonZeroU32::new(self.random.pick(&[0, 1, 2, 3, 3]));
         task.timeout = self.random.pick(&[None, None, Some(30), Some(3600)]).map(Duration::from_secs);
         task.retry = self.policy();
+        task.traceparent = trace(id.as_bytes());
         task.actor = self.random.pick(&[None, Some("ada"), Some("a\0c")]).map(Into::into);
         if self.random.chance(3) {
             self.spoil(&mut task);

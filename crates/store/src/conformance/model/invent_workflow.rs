@@ -6,6 +6,7 @@ use windlass_core::{
     WorkflowState,
 };
 
+use super::invent_task::trace;
 use super::operation::Operation;
 use super::world::{KEYS, KINDS, LANES, OWNERS, QUEUES, World};
 use crate::conformance::definition_of;
@@ -43,6 +44,7 @@ impl World {
             new.origin = Some(self.workflow());
             new.carried = (0..5).filter(|_| self.random.chance(60)).map(|n| (n, Json::default())).collect();
         }
+        new.traceparent = trace(id.as_bytes());
         new.actor = self.random.pick(&[None, Some("ada"), Some("a\0c")]).map(Into::into);
         Operation::Start(Box::new(new))
     }
@@ -106,12 +108,12 @@ impl World {
 
     /// Goes on more often than it stops, so that work is done.
     pub(super) fn steer(&mut self) -> Operation {
-        let steering = match self.random.below(25) {
+        let steering = match self.random.below(28) {
             0 | 1 => Steering::Cancel,
             2 => Steering::Resolve,
             3..7 => Steering::Pause,
             7..12 => Steering::Resume,
-            12..15 => Steering::GiveUp,
+            12..18 => Steering::GiveUp,
             _ => return self.move_on(),
         };
         Operation::Steer(self.workflow(), steering, self.by())

@@ -34,6 +34,11 @@ impl<'a> Pair<'a> {
         self.model.leader().await.unwrap().map_or(0, |leader| leader.term)
     }
 
+    /// The store under test.
+    pub(super) fn store(&self) -> Arc<dyn Store> {
+        self.case.store()
+    }
+
     /// Sets both clocks.
     pub(super) fn set_clock(&self, to: Timestamp) {
         self.case.clock.set(to);

@@ -4,17 +4,17 @@ WITH new AS MATERIALIZED (
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::bigint[], $8::boolean[],
         $9::bigint[], $10::bigint[], $11::text[], $12::timestamptz[], $13::text[], $14::text[], $15::bigint[],
-        $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::text[]
+        $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::text[]
     ) AS u (
         id, namespace, queue, kind, priority, lane, lane_limit, lane_strict,
         timeout, max_attempts, retry, created_at, payload, state, rank,
-        actor, note, waits, met, others, result)
+        actor, note, waits, met, others, result, traceparent)
 ), added AS (
     INSERT INTO windlass.tasks (
         seq, id, namespace, queue, kind, priority, per_hour, per_retry, lane, lane_limit, lane_strict, timeout,
-        max_attempts, retry, created_at, actor, payload, is_step)
+        max_attempts, retry, created_at, actor, payload, is_step, traceparent)
     SELECT seq, id, namespace, queue, kind, priority, 0, 0, lane, lane_limit, lane_strict, timeout,
-        max_attempts, retry::json, created_at, actor, payload::json, true
+        max_attempts, retry::json, created_at, actor, payload::json, true, traceparent
     FROM new ON CONFLICT DO NOTHING RETURNING 1
 ), begun AS (
     INSERT INTO windlass.live (
@@ -32,4 +32,4 @@ WITH new AS MATERIALIZED (
     INSERT INTO windlass.history_rows (task, n, state, at, reason, actor, note)
     SELECT seq, 1, state, created_at, 'submitted', actor, note FROM new WHERE NOT plain
 )
-SELECT CASE WHEN count(*) = $22 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM added
+SELECT CASE WHEN count(*) = $23 THEN 1 ELSE 1 / (count(*) - count(*)) END FROM added

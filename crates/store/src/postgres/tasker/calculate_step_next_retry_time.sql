@@ -1,5 +1,5 @@
 -- When a step that has failed is to be tried again: as long after its last attempt as was asked for, whatever that is; or after its failure, longer
--- each time, up to the limit; or null, if it has not failed.
+-- each time, up to the limit; or null, if it has not failed. No number below 0 is less than 0.
 CREATE FUNCTION {prefix}tasker.calculate_step_next_retry_time(
     backoff_request_seconds integer,
     last_attempted_at       timestamptz,
@@ -11,11 +11,14 @@ CREATE FUNCTION {prefix}tasker.calculate_step_next_retry_time(
     SELECT CASE
         WHEN backoff_request_seconds IS NOT NULL AND last_attempted_at IS NOT NULL
             THEN last_attempted_at + make_interval(secs => backoff_request_seconds)
-        WHEN failure_time IS NOT NULL
+        WHEN failure_time IS NOT NULL THEN failure_time + make_interval(secs => (
             -- Beyond any limit long before numbers are.
-            THEN failure_time + make_interval(secs => CASE
-                WHEN coalesce(attempts, 1) * ln(greatest(p_backoff_multiplier, 0.001)) > 22 THEN p_max_backoff_seconds
-                ELSE least(p_backoff_multiplier ^ coalesce(attempts, 1), p_max_backoff_seconds)
-            END::double precision)
+            SELECT CASE WHEN g.n * ln(greatest(g.base, 0.001)) > 22 THEN g.most ELSE least(g.base ^ g.n, g.most) END
+            FROM (VALUES (
+                greatest(coalesce(attempts, 1), 0),
+                greatest(coalesce(p_backoff_multiplier, 2), 0),
+                greatest(coalesce(p_max_backoff_seconds, 60), 0)
+            )) AS g (n, base, most)
+        )::double precision)
     END
 $$;

@@ -1,10 +1,8 @@
 -- The steps and items of workflows that were completed, or failed for good, since a moment. Only workflows that have changed since then have any.
 -- How long each took is the time of its last attempt: null if that did not get to start. The step is its number in the definition, from 1.
+-- There may be a million of them: what can be done once for a step of a definition, such as finding its name, is left to who asks.
 CREATE FUNCTION "{schema}".executed_steps(since timestamptz, of_namespace text, of_name text, of_version text) RETURNS TABLE (
     definition  bigint,
-    namespace   text,
-    name        text,
-    version     text,
     step        integer,
     id          uuid,
     workflow    uuid,
@@ -12,11 +10,10 @@ CREATE FUNCTION "{schema}".executed_steps(since timestamptz, of_namespace text, 
     attempt     bigint,
     created_at  timestamptz,
     finished_at timestamptz,
-    seconds     numeric
+    took        interval
 ) LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT w.definition, w.namespace, w.name, "{schema}".shown_version(w.version), "{schema}".step_of(t.id) + 1, t.id, w.id, e.state, e.attempt,
-        t.created_at, e.finished_at,
-        CASE WHEN e.started_at IS NOT NULL THEN CASE WHEN e.started_at IS NOT NULL THEN greatest(extract(epoch FROM e.finished_at - e.started_at), 0) END END
+    SELECT w.definition, "{schema}".step_of(t.id) + 1, t.id, w.id, e.state, e.attempt, t.created_at, e.finished_at,
+        CASE WHEN e.started_at IS NOT NULL THEN greatest(e.finished_at - e.started_at, interval '0') END
     FROM (
         SELECT o.* FROM "{schema}".workflows o WHERE o.finished_at IS NULL AND o.updated_at >= since
         UNION ALL

@@ -17,14 +17,15 @@ CREATE FUNCTION {prefix}tasker.get_slowest_steps_instances(
     step_status        text,
     created_at         timestamptz,
     completed_at       timestamptz
-) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-    SELECT s.id, s.workflow, s.namespace, s.name, s.version, d.names[s.step] || coalesce('[' || "{schema}".item_of(s.id) || ']', ''),
-        s.seconds, s.attempt::integer, "{schema}".ten_words(s.state, NULL), s.created_at, s.finished_at
+) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_memoize = off
+AS $$
+    SELECT s.id, s.workflow, d.namespace, d.name, "{schema}".shown_version(d.version),
+        d.names[s.step] || coalesce('[' || "{schema}".item_of(s.id) || ']', ''), extract(epoch FROM s.took), s.attempt::integer, "{schema}".ten_words(s.state, NULL), s.created_at, s.finished_at
     FROM (
         SELECT x.* FROM "{schema}".executed_steps(coalesce(since_timestamp, statement_timestamp() - interval '1 day'),
             namespace_filter, task_name_filter, version_filter) x
-        WHERE x.seconds IS NOT NULL
-        ORDER BY x.seconds DESC, x.id LIMIT greatest(coalesce(limit_count, 10), 0)
+        WHERE x.took IS NOT NULL
+        ORDER BY x.took DESC, x.id LIMIT greatest(coalesce(limit_count, 10), 0)
     ) s JOIN "{schema}".definitions d ON d.seq = s.definition
-    ORDER BY s.seconds DESC, s.id
+    ORDER BY s.took DESC, s.id
 $$;

@@ -13,10 +13,11 @@ type Errand = Box<dyn FnOnce() + Send>;
 
 /// The thread; it ends, with all that is in progress, when this is dropped.
 #[derive(Debug)]
-pub(super) struct Home(mpsc::UnboundedSender<Errand>);
+pub(crate) struct Home(mpsc::UnboundedSender<Errand>);
 
 impl Home {
-    pub(super) fn new() -> Result<Self> {
+    /// A thread with this name.
+    pub(crate) fn new(name: &str) -> Result<Self> {
         let failed = |error| Error::Unavailable(format!("no thread for connections: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (errands, mut to_do) = mpsc::unbounded_channel::<Errand>();
@@ -25,13 +26,13 @@ impl Home {
                 errand();
             }
         };
-        let thread = thread::Builder::new().name("windlass-postgres".into());
+        let thread = thread::Builder::new().name(name.into());
         thread.spawn(move || LocalSet::new().block_on(&runtime, living)).map_err(failed)?;
         Ok(Self(errands))
     }
 
     /// Has `call` done.
-    pub(super) async fn run<T: Send + 'static, F: Future<Output = Result<T>> + 'static>(
+    pub(crate) async fn run<T: Send + 'static, F: Future<Output = Result<T>> + 'static>(
         &self,
         call: impl FnOnce() -> F + Send + 'static,
     ) -> Result<T> {
@@ -44,5 +45,34 @@ impl Home {
         self.0.send(Box::new(errand)).map_err(|_| Error::Closed)?;
         let stopped = |_| Err(Error::Unknown("the call was stopped by a bug".into()));
         answered.await.unwrap_or_else(stopped)
+    }
+
+    /// The same for what need not be done if nobody waits for it any more.
+    #[cfg(feature = "remote")]
+    pub(crate) async fn run_while_wanted<T: Send + 'static, F: Future<Output = Result<T>> + 'static>(
+        &self,
+        call: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<T> {
+        let (mut answer, answered) = oneshot::channel();
+        let errand = move || {
+            let doing = call();
+            spawn_local(async move {
+                tokio::select! {
+                    biased;
+                    () = answer.closed() => {}
+                    done = doing => drop(answer.send(done)),
+                }
+            });
+        };
+        self.0.send(Box::new(errand)).map_err(|_| Error::Closed)?;
+        let stopped = |_| Err(Error::Unavailable("the call was stopped by a bug".into()));
+        answered.await.unwrap_or_else(stopped)
+    }
+
+    /// Has something done that nobody waits for.
+    #[cfg(feature = "remote")]
+    pub(crate) fn spawn(&self, doing: impl Future<Output = ()> + Send + 'static) {
+        // A thread that is gone does nothing more.
+        let _ = self.0.send(Box::new(move || drop(spawn_local(doing))));
     }
 }

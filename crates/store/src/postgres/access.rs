@@ -1,0 +1,107 @@
+//! Access tokens, and what operators did.
+
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+use windlass_core::{AccessToken, AuditEntry, Name, NewAuditEntry, Timestamp, limits};
+
+use super::Inner;
+use super::failure::Failure;
+use super::read::all;
+use super::row::{self, Foreign, foreign, moment, signed};
+use super::tx::{Tx, Which, args};
+use crate::error::Result;
+use crate::request::{AuditListing, Cursor, Page, check_new_token};
+use crate::text::{words_from_text, words_to_text};
+
+fn access_token(row: &Row) -> Result<AccessToken, Foreign> {
+    let digest = <[u8; 32]>::try_from(row::get::<&[u8]>(row, 2)?).map_err(|error| foreign(row, 2, error))?;
+    Ok(AccessToken {
+        name: row::name(row, 0)?,
+        id: row::get(row, 1)?,
+        digest,
+        scopes: words_from_text(row::get(row, 3)?).map_err(|error| foreign(row, 3, error))?,
+        queues: words_from_text(row::get(row, 4)?).map_err(|error| foreign(row, 4, error))?,
+        created_at: row::time(row, 5)?,
+        created_by: row::get(row, 6)?,
+        expires_at: row::optional_time(row, 7)?,
+    })
+}
+
+fn audit_entry(row: &Row) -> Result<(u64, AuditEntry), Foreign> {
+    let (at, actor, action) = (row::time(row, 1)?, row::get(row, 2)?, row::get(row, 3)?);
+    let (subject, reason) = (row::get(row, 4)?, row::get(row, 5)?);
+    Ok((row::unsigned(row, 0)?, AuditEntry { at, actor, action, subject, reason }))
+}
+
+impl Inner {
+    pub(super) async fn put_access_token(self: &Arc<Self>, token: &AccessToken) -> Result<()> {
+        let AccessToken { name, id, digest, scopes, queues, created_at, created_by, expires_at } = token;
+        self.transaction(async |tx: &mut Tx| {
+            let values = args![name.to_string() => TEXT, id.clone() => TEXT];
+            let found = tx.ask(|sql| &sql.other_access_tokens, values).await?.rows;
+            let others = row::unsigned::<u64>(&found[0], 0)?;
+            let others = usize::try_from(others).unwrap_or(usize::MAX);
+            check_new_token(token, others, row::get(&found[0], 1)?, row::get(&found[0], 2)?)?;
+            let values = args![
+                name.to_string() => TEXT,
+                id.clone() => TEXT,
+                digest.to_vec() => BYTEA,
+                words_to_text(scopes) => TEXT,
+                words_to_text(queues) => TEXT,
+                moment(*created_at) => TIMESTAMPTZ,
+                created_by.clone() => TEXT,
+                expires_at.map(moment) => TIMESTAMPTZ,
+            ];
+            if tx.ask(|sql| &sql.insert_access_token, values).await?.affected == 0 {
+                return Err(Failure::Moved);
+            }
+            tx.commit().await.map(drop)
+        })
+        .await
+    }
+
+    pub(super) async fn access_tokens(self: &Arc<Self>) -> Result<Vec<AccessToken>> {
+        all(&self.ask(|sql| &sql.access_tokens, Vec::new).await?, access_token)
+    }
+
+    pub(super) async fn revoke_access_token(self: &Arc<Self>, name: &Name) -> Result<bool> {
+        Ok(self.write(|sql| &sql.delete_access_token, || args![name.to_string() => TEXT]).await? > 0)
+    }
+
+    pub(super) async fn audit(self: &Arc<Self>, entry: &NewAuditEntry) -> Result<()> {
+        let NewAuditEntry { actor, action, subject, reason } = entry;
+        let values = || {
+            args![
+                self.clock.given() => TIMESTAMPTZ,
+                actor.clone() => TEXT,
+                action.clone() => TEXT,
+                subject.clone() => TEXT,
+                reason.clone() => TEXT,
+            ]
+        };
+        self.write(|sql| &sql.insert_audit, values).await.map(drop)
+    }
+
+    pub(super) async fn audits(self: &Arc<Self>, page: Page) -> Result<AuditListing> {
+        let (which, start) = match page.oldest_first {
+            true => ((|sql| &sql.audits_oldest) as Which, 0),
+            false => ((|sql| &sql.audits_newest) as Which, i64::MAX),
+        };
+        let after = page.after.map_or(start, |Cursor(place)| signed(place));
+        let values = || args![after => INT8, signed(page.limit + 1) => INT8];
+        let rows = all(&self.ask(which, values).await?, audit_entry)?;
+        let (entries, next) = page.pick(rows.into_iter().map(Ok::<_, crate::Error>), |_| true)?;
+        Ok(AuditListing { entries, next })
+    }
+}
+
+impl Tx {
+    /// Deletes what operators did long ago.
+    pub(super) async fn prune_audit(&mut self, now: Timestamp) {
+        let before = moment(now.minus(limits::AUDIT_KEPT));
+        self.send(|sql| &sql.release_audit, args![before => TIMESTAMPTZ]).await;
+        let values = args![before => TIMESTAMPTZ, signed(limits::BATCH) => INT8];
+        self.send(|sql| &sql.delete_audit, values).await;
+    }
+}

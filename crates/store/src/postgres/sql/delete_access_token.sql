@@ -1,0 +1,1 @@
+DELETE FROM windlass.access_tokens WHERE name = $1

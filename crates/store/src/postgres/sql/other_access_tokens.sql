@@ -1,0 +1,2 @@
+-- How many there are, and whether one has the name or the id.
+SELECT count(*), coalesce(bool_or(name = $1), false), coalesce(bool_or(id = $2), false) FROM windlass.access_tokens

@@ -1,0 +1,1 @@
+INSERT INTO events (at, namespace, what, subject, queue, name, state, attempt) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

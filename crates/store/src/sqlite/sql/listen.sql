@@ -1,0 +1,1 @@
+UPDATE listening SET until = ?

@@ -1,0 +1,1 @@
+SELECT until FROM listening

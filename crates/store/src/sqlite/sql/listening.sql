@@ -1,0 +1,1 @@
+SELECT begun, since, until, max(since, coalesce((SELECT max(seq) FROM events), 0)) FROM listening
