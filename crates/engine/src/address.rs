@@ -1,4 +1,4 @@
-//! Store addresses: `memory:`, `sqlite:PATH`, `postgres://…`.
+//! Store addresses: `memory:`, `sqlite:PATH`, `postgres://…`, `http://…`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use windlass_store::{Error, MemoryStore, Store};
 /// - `sqlite:PATH` is a file, made if it is not there. `sqlite:PATH?durability=normal` gives up the fsync of every commit:
 ///   the last acknowledged writes before a power cut may then be lost;
 /// - `postgres://USER:PASSWORD@HOST/DATABASE` is a PostgreSQL database that many machines may share. After a `?` may stand
-///   `schema` (`windlass` by default), `connections`, `sslmode`, `sslrootcert` and what libpq knows.
+///   `schema` (`windlass` by default), `connections`, `sslmode`, `sslrootcert` and what libpq knows;
+/// - `http://HOST:PORT` and `https://HOST:PORT` are a Windlass server (`windlass serve`). Its token, if it needs one, is read from the
+///   environment, `WINDLASS_TOKEN`, and so is the file of a private authority for its certificate, `WINDLASS_CA_FILE`.
 pub async fn open(address: &str) -> Result<Arc<dyn Store>, Error> {
     match address.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::default())),
@@ -26,8 +28,27 @@ pub async fn open(address: &str) -> Result<Arc<dyn Store>, Error> {
             "this program was built without PostgreSQL; build it with the feature `postgres` of windlass"
                 .into(),
         )),
+        #[cfg(feature = "remote")]
+        Some(("http" | "https", _)) => open_remote(address).await,
+        #[cfg(not(feature = "remote"))]
+        Some(("http" | "https", _)) => Err(Error::Unusable(
+            "this program was built without servers as stores; build it with the feature `remote` of windlass".into(),
+        )),
         _ => Err(unknown(address)),
     }
+}
+
+#[cfg(feature = "remote")]
+async fn open_remote(address: &str) -> Result<Arc<dyn Store>, Error> {
+    let given = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut options = windlass_store::remote::Options::new(address)?;
+    if let Some(token) = given("WINDLASS_TOKEN") {
+        options = options.token(token);
+    }
+    if let Some(path) = given("WINDLASS_CA_FILE").filter(|_| address.starts_with("https:")) {
+        options = options.ca_file(path);
+    }
+    Ok(Arc::new(options.open().await?))
 }
 
 #[cfg(feature = "sqlite")]
@@ -52,7 +73,7 @@ async fn open_sqlite(address: &str, rest: &str) -> Result<Arc<dyn Store>, Error>
 
 fn unknown(address: &str) -> Error {
     let expected = "memory: or sqlite:PATH or sqlite:PATH?durability=normal, such as sqlite:windlass.db, or \
-        postgres://USER:PASSWORD@HOST/DATABASE";
+        postgres://USER:PASSWORD@HOST/DATABASE, or http://HOST:PORT";
     Invalid::new("store address", &shown(address), expected).into()
 }
 
@@ -82,6 +103,20 @@ mod tests {
             store.close().await.unwrap();
         }
         assert!(file.exists());
+    }
+
+    #[cfg(feature = "remote")]
+    #[tokio::test]
+    async fn a_server_is_a_store() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", free.local_addr().unwrap());
+        drop(free);
+        let error = open(&url).await.unwrap_err();
+        assert!(matches!(&error, Error::Unavailable(why) if why.contains(&url)), "{error}");
+        for bad in ["http:", "http://", "https://x y", "http://ada:s3cret@x"] {
+            let error = open(bad).await.unwrap_err();
+            assert!(error.rejected().is_some() && !error.to_string().contains("s3cret"), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::Instrument;
 use windlass_core::{
     By, Command, Entity, Explanation, Input, Invalid, Json, Name, NewTask, Rejected, State, TaskId, Worker,
 };
@@ -18,6 +19,7 @@ use windlass_store::{
 use crate::rules::Rules;
 use crate::steps::Flows;
 use crate::submit::Submit;
+use crate::{observe, trace};
 
 /// A second look at a task that is waited for comes no sooner than this after the first: a busy store rings all the time.
 const SECOND_LOOK: Duration = Duration::from_millis(20);
@@ -80,13 +82,23 @@ impl Client {
     }
 
     /// Submits all of `tasks` (at most 1,000, see [`Submit::build`]) or none, and answers in their order.
-    pub async fn submit_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+    pub async fn submit_all(&self, mut tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         for (index, task) in tasks.iter().enumerate() {
             self.rules.check_task(task).map_err(|invalid| match tasks.len() {
                 1 => Error::from(invalid),
                 _ => Error::InBatch { index, rejected: invalid.into() },
             })?;
         }
+        let span = observe::submitting(&tasks);
+        if let Some(traceparent) = trace::identify(&span) {
+            for task in &mut tasks {
+                task.traceparent.get_or_insert(traceparent);
+            }
+        }
+        self.send_submit(tasks).instrument(span).await
+    }
+
+    async fn send_submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         match self.store.submit(tasks.clone()).await {
             Err(Error::Unknown(why)) => self.resolve_submit(tasks, why).await,
             answer => answer,
@@ -176,6 +188,11 @@ impl Client {
         self.apply(Command::Retry { task: id, force, by }).await
     }
 
+    /// Lets a task that waits for a retry wait until so long from now, at most 30 days, instead of as long as it would.
+    pub async fn postpone(&self, id: TaskId, delay: Duration) -> Result<Receipt> {
+        self.apply(Command::Postpone { task: id, delay }).await
+    }
+
     /// Settles a task by hand, with what it would have returned.
     pub async fn resolve(&self, id: TaskId, result: Option<Json>, by: By) -> Result<Receipt> {
         self.apply(Command::Resolve { task: id, result, by }).await
@@ -223,6 +240,11 @@ impl Client {
     /// Forgets an entity of this namespace; says whether it was known.
     pub async fn forget_entity(&self, entity: &str) -> Result<bool> {
         self.store.set_entity(&self.namespace, &entity.parse()?, false).await
+    }
+
+    /// Whether an entity of this namespace is registered.
+    pub async fn has_entity(&self, entity: &str) -> Result<bool> {
+        self.store.has_entity(&self.namespace, &entity.parse()?).await
     }
 
     /// Registered entities of this namespace, by name, at most `limit`, from the first after `after`.

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass_core::{
-    Definition, Json, Lease, Line, Name, Place, Progress, Report, Step, Task, TaskId, Timestamp, WorkerId,
-    WorkflowId, limits,
+    Definition, Json, Lease, Line, Name, Place, Progress, Report, Step, Task, TaskId, Timestamp, Token,
+    TraceParent, WorkerId, WorkflowId, limits,
 };
 
 use crate::client::Client;
@@ -37,6 +37,8 @@ pub(crate) struct Attempt {
     /// When the claim arrived here, which was at `claimed_at` by the store's clock.
     pub(crate) received: Instant,
     pub(crate) started: Instant,
+    /// What the attempt's own span is, if it is recorded.
+    pub(crate) trace: OnceLock<TraceParent>,
     pub(crate) stop: Stop,
     pub(crate) notebook: Notebook,
 }
@@ -45,6 +47,11 @@ impl Attempt {
     /// The payload that came with the claim.
     pub(crate) fn claimed_payload(&self) -> &Json {
         &self.payload
+    }
+
+    /// Proof of the claim.
+    pub(crate) fn token(&self) -> Token {
+        Token { task: self.task.id, lease: self.task.status.lease, worker: self.worker.clone() }
     }
 
     /// It is known what the step is given.
@@ -109,6 +116,13 @@ impl Context {
     #[must_use]
     pub fn payload(&self) -> &Json {
         self.0.place.get().map_or(&self.0.payload, |(_, payload)| payload)
+    }
+
+    /// What whatever the handler does elsewhere is to be part of: the attempt's own span, if the program has a [tracer](crate::trace) that records
+    /// it, or what the task was submitted with. To be sent along as the header `traceparent`.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<TraceParent> {
+        self.0.trace.get().copied().or(self.0.task.spec.traceparent)
     }
 
     /// The workflow that the task is a step of, if it is one.

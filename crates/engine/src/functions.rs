@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use windlass_core::{
     Analytics, By, Execution, ExecutionContext, Executions, Name, Patience, Place, Readiness, Rejected,
-    Stale, State, Steering, SystemHealth, TaskId, Timestamp, Workflow, WorkflowId, WorkflowState, limits,
+    Stale, State, Steering, StepBackoff, SystemHealth, TaskId, Timestamp, Workflow, WorkflowId,
+    WorkflowState, limits,
 };
 use windlass_store::{Count, Filter, Listing, Page, ReadyWorkflow, Result, WorkflowFilter, WorkflowRecord};
 
@@ -89,7 +90,7 @@ impl ReadinessFunctions<'_> {
                 }
             };
             let state_of = |step| inspection.step(step).map(|task| task.status.state);
-            rows.push(Readiness::of(task, blueprint, state_of, failed, workflow.paused, now));
+            rows.push(Readiness::of(task, workflow, blueprint, state_of, failed, now));
         }
         Ok(rows)
     }
@@ -108,6 +109,37 @@ impl ReadinessFunctions<'_> {
         let mut rows = self.status(id, None).await?;
         rows.retain(|row| row.ready_for_execution);
         Ok(rows)
+    }
+
+    /// When a step with this behind it is tried again, by the formula of document 002: see [`StepBackoff::next_retry_time`].
+    #[must_use]
+    pub fn next_retry_time(
+        &self,
+        backoff: StepBackoff,
+        asked: Option<Duration>,
+        last_attempted_at: Option<Timestamp>,
+        failed_at: Option<Timestamp>,
+        attempts: Option<u32>,
+    ) -> Option<Timestamp> {
+        backoff.next_retry_time(asked, last_attempted_at, failed_at, attempts)
+    }
+
+    /// How long document 002 waits after so many attempts: see [`StepBackoff::delay`].
+    #[must_use]
+    pub fn backoff_delay(&self, attempts: u32, base: Duration) -> Duration {
+        StepBackoff::delay(attempts, base)
+    }
+
+    /// Lets a step that waits for a retry wait until so long from now, at most 30 days: whether it does. A step that is not there, or does not wait
+    /// for a retry, is left as it is.
+    pub async fn set_backoff(&self, step: TaskId, delay: Duration) -> Result<bool> {
+        match self.0.postpone(step, delay).await {
+            Ok(_) => Ok(true),
+            Err(error) => match error.rejected() {
+                Some(Rejected::NotFound { .. } | Rejected::NotRetrying { .. }) => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Whether enough of a step's parents are done.

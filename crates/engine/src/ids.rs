@@ -29,8 +29,19 @@ pub fn workflow_id() -> WorkflowId {
 pub fn worker_id() -> WorkerId {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.as_deref().map(str::trim).filter(|host| !host.is_empty()).unwrap_or("host");
+    WorkerId::stored(format!("{host}-{}-{}", process::id(), random()))
+}
+
+/// A new id for a worker on another machine: `host-random`, without the host if it cannot be part of one.
+#[must_use]
+pub fn worker_id_at(host: &str) -> WorkerId {
+    let id = format!("{host}-{}", random());
+    WorkerId::new(&*id).unwrap_or_else(|_| WorkerId::stored(format!("worker-{}", random())))
+}
+
+fn random() -> String {
     let random = Uuid::now_v7().simple().to_string();
-    WorkerId::stored(format!("{host}-{}-{}", process::id(), &random[random.len() - 12..]))
+    random[random.len() - 12..].to_owned()
 }
 
 #[cfg(test)]

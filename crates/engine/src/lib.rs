@@ -45,6 +45,7 @@ mod client;
 mod context;
 mod cron;
 pub mod draw;
+mod elsewhere;
 mod error;
 pub mod flow;
 mod functions;
@@ -58,6 +59,7 @@ mod steps;
 mod stop;
 mod submit;
 pub mod testing;
+pub mod trace;
 mod windlass;
 mod worker;
 mod workflow;
@@ -66,13 +68,14 @@ pub use address::open;
 pub use client::{Client, Finished, OutputError};
 pub use context::{Ancestor, Context};
 pub use cron::Cron;
+pub use elsewhere::{Handed, HandedStep, TurnedElsewhere};
 pub use error::TaskError;
 pub use functions::{
     AnalyticsFunctions, DiscoveryFunctions, Functions, GraphFunctions, HealthFunctions, QueueStatistics,
     ReadinessFunctions, StateFunctions,
 };
 pub use handler::{Next, Running};
-pub use ids::{task_id, worker_id, workflow_id};
+pub use ids::{task_id, worker_id, worker_id_at, workflow_id};
 pub use rules::{Rule, Rules};
 pub use schedule::SetSchedule;
 pub use stop::StopReason;
@@ -80,13 +83,15 @@ pub use submit::Submit;
 pub use windlass::Windlass;
 pub use windlass_core::*;
 pub use windlass_store::{
-    Claim, Claimed, Clock, Count, Cursor, Defined, DefinitionLine, Due, Error, Filter, Listing, ManualClock,
-    MemoryStore, Page, Pulse, ReadyWorkflow, Receipt, Reconciled, Record, Rings, Started, Store,
+    AuditListing, Claim, Claimed, Clock, Count, Cursor, Defined, DefinitionLine, Due, Error, Filter, Listing,
+    ManualClock, MemoryStore, Page, Pulse, ReadyWorkflow, Receipt, Reconciled, Record, Rings, Started, Store,
     StoredDefinition, Submitted, SystemClock, Turn, Turned, WorkflowCount, WorkflowFilter, WorkflowListing,
     WorkflowRecord, Wrap, Wrapped,
 };
 #[cfg(feature = "postgres")]
 pub use windlass_store::{PostgresStore, postgres};
+#[cfg(feature = "remote")]
+pub use windlass_store::{RemoteStore, remote};
 #[cfg(feature = "sqlite")]
 pub use windlass_store::{SqliteStore, sqlite};
 pub use worker::{RunningWorker, WorkerBuilder};

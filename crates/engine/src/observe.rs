@@ -1,15 +1,16 @@
-//! Spans and metrics, once for every store and once for every handler. Their names are in docs/metrics.md.
+//! Spans and metrics, once for every store, once for every attempt and once for what is submitted. Their names are in docs/metrics.md.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, debug_span, info_span};
-use windlass_core::{Name, Outcome, State};
+use tracing::field::Empty;
+use tracing::{Instrument, Span, debug, debug_span, info_span};
+use windlass_core::{Name, NewTask, NewWorkflow, Outcome, Source, State, Task};
 use windlass_store::{Receipt, Result, Submitted, Turned, Wrap};
 
-use crate::context::Context;
-use crate::handler::Next;
+use crate::context::Attempt;
+use crate::trace;
 use crate::worker::attempt::Verdict;
 
 /// Retries after more attempts than this are counted as one, so that the number of metrics is bounded.
@@ -81,15 +82,60 @@ fn tally<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, u64> {
     tally
 }
 
-/// What is put around every handler.
-pub(crate) async fn handler(context: Context, next: Next) -> Outcome {
-    let kind = context.task().spec.kind.clone();
-    let span = info_span!("task", id = %context.id(), kind = %kind, attempt = context.attempt(), lease = context.lease());
-    next.run(context).instrument(span).await
+/// The span of a submit. Only a tracer has a use for it.
+pub(crate) fn submitting(tasks: &[NewTask]) -> Span {
+    if !trace::is_on() {
+        return Span::none();
+    }
+    let mut kinds = tasks.iter().map(|task| &task.kind);
+    let kind = kinds.next().filter(|first| kinds.all(|kind| kind == *first));
+    let name = kind.map_or_else(|| "submit".into(), |kind| format!("submit {kind}"));
+    info_span!("submit", otel.name = name, otel.kind = "producer", tasks = tasks.len())
+}
+
+/// The span of the start of a workflow. Only a tracer has a use for it.
+pub(crate) fn starting(new: &NewWorkflow) -> Span {
+    if !trace::is_on() {
+        return Span::none();
+    }
+    let name = match &new.source {
+        Source::Named { name, .. } => name,
+        Source::AdHoc(definition) => &definition.name,
+    };
+    info_span!("start", otel.name = format!("start {name}"), otel.kind = "producer", workflow = %new.id)
+}
+
+/// The span of an attempt, which is part of what its task is part of.
+pub(crate) fn attempt(attempt: &Attempt) -> Span {
+    let Task { id, spec, status } = &attempt.task;
+    let span = info_span!(
+        "task",
+        %id,
+        kind = %spec.kind,
+        attempt = status.attempt,
+        lease = status.lease,
+        // Lines of log do without these.
+        queue = Empty,
+        outcome = Empty,
+        otel.name = Empty,
+        otel.kind = Empty,
+        otel.status_code = Empty,
+    );
+    if trace::is_on() {
+        trace::follow(&span, spec.traceparent);
+        span.record("queue", &*spec.queue);
+        span.record("otel.name", format!("run {}", spec.kind));
+        span.record("otel.kind", "consumer");
+        if let Some(own) = trace::identify(&span) {
+            // A second time it is the same.
+            let _ = attempt.trace.set(own);
+        }
+    }
+    span
 }
 
 /// How long an attempt took, whether it ended by itself, panicked or was dropped.
-pub(crate) fn ended(kind: &Name, started: Instant, verdict: &Verdict) {
+pub(crate) fn ended(span: &Span, kind: &Name, started: Instant, verdict: &Verdict) {
     let outcome = match verdict {
         Verdict::Finished(Outcome::Completed { .. }) => "completed",
         Verdict::Finished(Outcome::Failed { .. }) => "failed",
@@ -99,6 +145,12 @@ pub(crate) fn ended(kind: &Name, started: Instant, verdict: &Verdict) {
         Verdict::Finished(Outcome::Expanded { .. }) => "expanded",
         Verdict::Interrupted(_) | Verdict::Nothing => "interrupted",
     };
+    if trace::is_on() {
+        span.record("outcome", outcome);
+        if outcome == "failed" {
+            span.record("otel.status_code", "ERROR");
+        }
+    }
     metrics::histogram!("windlass_task_duration_seconds", "kind" => kind.to_string(), "outcome" => outcome)
         .record(started.elapsed().as_secs_f64());
 }

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::{Duration, sleep};
 use tracing::warn;
 use windlass_core::{
-    Action, Blueprint, Json, Name, NewWorkflow, Outcome, Place, Rejected, Source, Step, Task, TaskId, Token,
+    Action, Blueprint, Json, Name, NewWorkflow, Outcome, Place, Rejected, Source, Step, TaskId, Token,
     WorkflowId,
 };
 use windlass_store::{Error, Store};
 
-use crate::context::Attempt;
+use crate::client::Client;
 use crate::error::TaskError;
 use crate::flow::{Expressions, Scope, check_input};
 use crate::ids::workflow_id;
@@ -80,24 +80,36 @@ impl Flows {
 }
 
 /// What is to be done with a step that was claimed.
+#[derive(Debug)]
 pub(crate) enum Prepared {
-    /// Its handler runs.
-    Run,
+    /// Its handler runs, and is given this.
+    Run(Arc<Flow>, Json),
     /// It is over, or goes on elsewhere, without its handler.
     Ended(Outcome),
     /// It has started the workflow that it is, and the store knows.
     Nested,
 }
 
+/// A step that was claimed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimedStep<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) workflow: WorkflowId,
+    /// Proof of the claim.
+    pub(crate) token: &'a Token,
+    /// What came with the claim.
+    pub(crate) payload: &'a Json,
+}
+
 /// Decides about a step. Waits for a store that does not answer: that is not the step's failure.
-pub(crate) async fn prepare(attempt: &Attempt, id: WorkflowId) -> Prepared {
+pub(crate) async fn prepare(step: ClaimedStep<'_>) -> Prepared {
     let mut wait = Duration::from_millis(50);
     loop {
-        match decide(attempt, id).await {
+        match decide(step).await {
             Ok(Ok(prepared)) => return prepared,
             Ok(Err(failed)) => return Prepared::Ended(failed.outcome()),
             Err(Error::Unavailable(why) | Error::Unknown(why)) => {
-                warn!(task = %attempt.task.id, why, "a step waits for the store");
+                warn!(task = %step.token.task, why, "a step waits for the store");
                 sleep(wait).await;
                 wait = (wait * 2).min(Duration::from_secs(5));
             }
@@ -107,16 +119,16 @@ pub(crate) async fn prepare(attempt: &Attempt, id: WorkflowId) -> Prepared {
 }
 
 /// The outer error is the store's, the inner one the step's.
-async fn decide(attempt: &Attempt, id: WorkflowId) -> Result<Result<Prepared, TaskError>, Error> {
-    let store = &*attempt.client.store;
-    let flow = attempt.client.flows.get(store, id).await?;
-    let Place { step: number, item } = Place::of(attempt.task.id);
+async fn decide(claimed: ClaimedStep<'_>) -> Result<Result<Prepared, TaskError>, Error> {
+    let store = &*claimed.client.store;
+    let flow = claimed.client.flows.get(store, claimed.workflow).await?;
+    let Place { step: number, item } = Place::of(claimed.token.task);
     let Some(step) = flow.blueprint.step(number) else {
         return Ok(Err(TaskError::fail("the definition of its workflow has no such step")));
     };
     let is_plain = step.condition.is_none() && step.map.is_none() && step.input.is_none();
     let payload = if item.is_some() {
-        attempt.claimed_payload().clone()
+        claimed.payload.clone()
     } else if is_plain {
         flow.input.clone()
     } else {
@@ -129,12 +141,9 @@ async fn decide(attempt: &Attempt, id: WorkflowId) -> Result<Result<Prepared, Ta
     match step.action() {
         Some(Action::Workflow(child)) => {
             let source = Source::Named { name: child.name.clone(), version: child.version.clone() };
-            nest(attempt, &flow, source, payload).await
+            nest(store, claimed.token, &flow, source, payload).await
         }
-        _ => {
-            attempt.enter(flow, payload);
-            Ok(Ok(Prepared::Run))
-        }
+        _ => Ok(Ok(Prepared::Run(flow, payload))),
     }
 }
 
@@ -188,25 +197,23 @@ async fn evaluate(
 
 /// Starts the workflow that a step is.
 async fn nest(
-    attempt: &Attempt,
+    store: &dyn Store,
+    token: &Token,
     flow: &Flow,
     source: Source,
     input: Json,
 ) -> Result<Result<Prepared, TaskError>, Error> {
-    let store = &*attempt.client.store;
     if let Source::Named { name, version } = &source
         && let Some(found) = store.definition(&flow.namespace, name, version.as_deref()).await?
         && let Err(invalid) = check_input(found.blueprint.definition(), input.as_str())
     {
         return Ok(Err(TaskError::fail(invalid)));
     }
-    let Task { id, status, .. } = &attempt.task;
-    let token = Token { task: *id, lease: status.lease, worker: attempt.worker.clone() };
     let new = NewWorkflow {
         namespace: flow.namespace.clone(),
         priority: flow.priority,
-        parent: Some(token),
-        actor: Some(attempt.worker.to_string()),
+        parent: Some(token.clone()),
+        actor: Some(token.worker.to_string()),
         ..NewWorkflow::new(workflow_id(), source, input)
     };
     match store.start(new).await {

@@ -6,7 +6,9 @@ use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::time::Duration;
 
-use windlass_core::{Ageing, Invalid, Json, Lane, Name, NewTask, OnConflict, RetryPolicy, Start, Timestamp};
+use windlass_core::{
+    Ageing, Invalid, Json, Lane, Name, NewTask, OnConflict, RetryPolicy, Start, Timestamp, TraceParent,
+};
 use windlass_store::{Result, Submitted};
 
 use crate::client::Client;
@@ -110,6 +112,12 @@ impl Submit {
     /// A word to find it by; may be given several times.
     pub fn tag(self, tag: impl Display) -> Self {
         self.with(|task| task.tags.push(tag.to_string()))
+    }
+
+    /// What it is part of, for who follows requests through many programs: the trace of a request, say. Its handler is given it. Unless this is
+    /// said, it is part of the span that submits it if the program has a [tracer](crate::trace), and of nothing otherwise.
+    pub fn traceparent(self, traceparent: TraceParent) -> Self {
+        self.with(|task| task.traceparent = Some(traceparent))
     }
 
     /// Who submits it, for the history.

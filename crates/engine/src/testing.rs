@@ -141,6 +141,7 @@ impl TestEngine {
             handlers,
             received: now,
             started: now,
+            trace: OnceLock::new(),
             stop: crate::stop::Stop::default(),
             notebook,
         };

@@ -8,11 +8,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::Serialize;
+use tracing::Instrument;
 use uuid::Uuid;
 use windlass_core::{
     BlockingReason, Blueprint, By, Command, Definition, ExecutionContext, Flaw, Identity, Invalid, Json,
-    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId, Workflow,
-    WorkflowId,
+    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId,
+    TraceParent, Workflow, WorkflowId,
 };
 use windlass_store::{
     Defined, DefinitionLine, Error, Filter, Page, Receipt, Result, Started, StoredDefinition, WorkflowFilter,
@@ -22,6 +23,7 @@ use windlass_store::{
 use crate::client::{Client, Looks};
 use crate::flow::{check_input, lint};
 use crate::ids::workflow_id;
+use crate::{observe, trace};
 
 pub use explain::{Missing, MissingStep, StepAncestor, StepExplanation, StepWaits};
 
@@ -114,12 +116,24 @@ impl Client {
         Ok(id.task(place(&record.blueprint, step)?))
     }
 
+    /// The name of a task in its workflow, if it is part of one: `publish`, or `regions[3]` for an item.
+    pub async fn step_name(&self, task: &Task) -> Result<Option<String>> {
+        let Some(workflow) = task.spec.workflow else { return Ok(None) };
+        let flow = match self.flows.get(&*self.store, workflow).await {
+            Err(Error::Rejected(Rejected::UnknownWorkflow { .. })) => return Ok(None),
+            flow => flow?,
+        };
+        let step = flow.step(task.id);
+        Ok(step.map(|step| Workflow::place_name(&step.name, Place::of(task.id))))
+    }
+
     /// Decides that a step is not needed.
     pub async fn skip(&self, step: TaskId, by: By) -> Result<Receipt> {
         Ok(self.store.apply(vec![Command::Skip { task: step, by }]).await?.remove(0)?)
     }
 
-    /// Starts a workflow that repeats another from a step on: what that step does not come before is taken over if it is done.
+    /// Starts a workflow that repeats another from a step on: what that step does not come before is taken over if it is done. It is part of
+    /// the same trace.
     pub async fn rerun(&self, id: WorkflowId, from: &str, by: By) -> Result<Started> {
         let unknown = Rejected::UnknownWorkflow { workflow: id };
         let Inspection { record, tasks } = self.inspect(id).await?.ok_or(unknown)?;
@@ -142,14 +156,22 @@ impl Client {
             priority: workflow.priority,
             origin: Some(id),
             carried: carried.collect(),
+            traceparent: tasks.iter().find_map(|task| task.spec.traceparent),
             actor: by.actor,
             ..NewWorkflow::new(workflow_id(), source, record.input.clone())
         };
         self.start_new(new).await
     }
 
+    /// Starts a workflow, as part of a span of its own.
+    async fn start_new(&self, mut new: NewWorkflow) -> Result<Started> {
+        let span = observe::starting(&new);
+        new.traceparent = new.traceparent.or_else(|| trace::identify(&span));
+        self.send_start(new).instrument(span).await
+    }
+
     /// Starts a workflow, and looks for it if the answer is lost.
-    async fn start_new(&self, new: NewWorkflow) -> Result<Started> {
+    async fn send_start(&self, new: NewWorkflow) -> Result<Started> {
         match self.store.start(new.clone()).await {
             Err(Error::Unknown(why)) => match self.store.workflow(new.id).await {
                 Ok(Some(record)) => Ok(Started { id: new.id, state: record.workflow.state, created: true }),
@@ -325,6 +347,23 @@ impl Start {
     pub fn priority(self, priority: i32) -> Self {
         self.set(|new| {
             new.priority = priority;
+            Ok(())
+        })
+    }
+
+    /// Its id, which must be fresh; made up by default. Who makes it can send the same start again.
+    pub fn id(self, id: WorkflowId) -> Self {
+        self.set(|new| {
+            new.id = id;
+            Ok(())
+        })
+    }
+
+    /// What its steps are part of, for who follows requests through many programs. Unless this is said, they are part of the span that starts it
+    /// if the program has a [tracer](crate::trace), and of nothing otherwise.
+    pub fn traceparent(self, traceparent: TraceParent) -> Self {
+        self.set(|new| {
+            new.traceparent = Some(traceparent);
             Ok(())
         })
     }

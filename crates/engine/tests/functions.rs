@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass::{
     BlockingReason, Claim, Claimed, Client, Command, Definition, ExecutionStatus, Json, Name, NewWorker,
-    Outcome, Readiness, Rejected, Steering, StepState, TaskId, Token, Windlass, WorkerId, WorkflowId,
-    WorkflowState,
+    Outcome, Readiness, Rejected, Steering, StepBackoff, StepState, TaskId, Token, Windlass, WorkerId,
+    WorkflowId, WorkflowState,
 };
 use windlass_testbed::postgres::Server;
 
@@ -140,6 +140,36 @@ fn w(needs: &[&str]) -> Value {
     json!({ "task": "work", "needs": needs })
 }
 
+/// 2.6, 2.10: what others know steps by, and the formulas that they reckon with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_find_their_names_and_formulas() {
+    on_each(async |hand| {
+        let definition = json!({ "name": "flow", "steps": { "a": w(&[]), "b": w(&["a"]) } });
+        let definition: Definition = serde_json::from_value(definition).unwrap();
+        let version = hand.client.define(definition).await.unwrap().version;
+        let mut named = Vec::new();
+        for _ in 0..2 {
+            let id = hand.client.start("flow").await.unwrap().id;
+            let workflow = hand.client.workflow(id).await.unwrap().unwrap().workflow;
+            assert_eq!(workflow.version, version);
+            let rows = hand.status(id).await;
+            assert_eq!(rows[1].named_step, workflow.named_step("b"));
+            let readiness = hand.client.functions().readiness();
+            assert_eq!(readiness.status(id, Some(&[id.step(1)])).await.unwrap(), rows[1..]);
+            named.push(rows.iter().map(|row| row.named_step).collect::<Vec<_>>());
+        }
+        assert!(named[0] == named[1] && named[0][0] != named[0][1], "{named:?}");
+        let own = hand.start(json!({ "a": w(&[]) })).await;
+        assert_ne!(hand.status(own).await[0].named_step, named[0][0], "a definition of its own");
+        let readiness = hand.client.functions().readiness();
+        let failed_at = Some(hand.windlass.store().now().await.unwrap());
+        let next = readiness.next_retry_time(StepBackoff::default(), None, None, failed_at, Some(5));
+        assert_eq!(next, failed_at.map(|at| at.plus(Duration::from_secs(32))));
+        assert_eq!(readiness.backoff_delay(5, Duration::from_secs(1)), Duration::from_secs(32));
+    })
+    .await;
+}
+
 /// 1 and 3 attempts; a failure for good on the first run; a delay that the handler asked for. 0 is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retries_have_boundaries() {
@@ -168,6 +198,20 @@ async fn retries_have_boundaries() {
         hand.work(failed(true, Some(Duration::from_secs(7)))).await;
         let row = hand.status(three).await.remove(0);
         assert_eq!((row.attempts, row.backoff), (2, Some(Duration::from_secs(7))));
+        // Nor does one who says so in the words of document 002.
+        let readiness = hand.client.functions().readiness();
+        let day = Duration::from_secs(24 * 3600);
+        assert!(readiness.set_backoff(three.step(0), day).await.unwrap());
+        let later = hand.status(three).await.remove(0);
+        let wait = later.next_retry_at.unwrap().since(row.last_failure_at.unwrap());
+        assert!(wait >= day && later.backoff == Some(wait), "{later:?}");
+        assert_eq!((later.last_failure_at, later.attempts), (row.last_failure_at, 2));
+        assert!(readiness.set_backoff(three.step(0), Duration::ZERO).await.unwrap());
+        assert!(hand.status(three).await.remove(0).ready_for_execution, "its moment has come");
+        assert!(!readiness.set_backoff(one.step(0), day).await.unwrap(), "it has failed for good");
+        assert!(!readiness.set_backoff(three.step(9), day).await.unwrap(), "there is no such step");
+        let refused = hand.client.postpone(one.step(0), day).await.unwrap_err();
+        assert!(matches!(refused.rejected(), Some(Rejected::NotRetrying { .. })), "{refused}");
         let never = hand.start(step(3)).await;
         hand.work(failed(false, None)).await;
         let row = hand.status(never).await.remove(0);

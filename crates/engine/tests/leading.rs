@@ -76,11 +76,11 @@ async fn a_leader_whose_term_is_over_changes_nothing() {
     let (plan, sleepy, windlass) = planned_and_sure();
     let first = worker(&sleepy).handle_kind("none", async |_| Ok(0)).start().await.unwrap();
     pass(ms(1)).await;
+    let second = worker(&windlass).handle(take).start().await.unwrap();
     let id = windlass.client().submit(&work("a", 0)).delay(secs(12)).await.unwrap().id;
     pass(secs(11)).await;
     // It sees the task due at 12 s and is not heard of for 60 s.
     plan.set(&["due"], Fault::Late(secs(60)));
-    let second = worker(&windlass).handle(take).start().await.unwrap();
     pass(secs(45)).await;
     assert_eq!(leader(&windlass).await, (second.id().clone(), 2));
     let done = record(&windlass, id).await;

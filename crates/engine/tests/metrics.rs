@@ -317,5 +317,5 @@ fn the_page_lists_all_metrics_and_spans_and_no_others() {
     }
     let page: BTreeMap<_, _> = page().into_iter().map(|(name, row)| (name, row[0].clone())).collect();
     assert_eq!(page, names);
-    assert_eq!(names.len(), 18, "{names:?}");
+    assert_eq!(names.len(), 20, "{names:?}");
 }

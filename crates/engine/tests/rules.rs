@@ -85,7 +85,7 @@ async fn fields_that_are_needed_are_named() {
 async fn unknown_kinds_are_refused_if_the_list_is_closed() {
     let closed = engine().rules(functions()).client();
     let refused = invalid(closed.submit_json("execute_sql", "{}").entity("worker:1").await);
-    assert_eq!((refused.field, &*refused.value), ("kind", r#""execute_sql""#));
+    assert_eq!((&*refused.field, &*refused.value), ("kind", r#""execute_sql""#));
     for (kind, ..) in FUNCTIONS {
         assert!(refused.expected.contains(kind), "{refused}");
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::coop::unconstrained;
 use tokio::time::{sleep_until, timeout};
-use tracing::warn;
+use tracing::{Instrument, warn};
 use windlass_core::{Lease, Outcome, Report, TaskId};
 
 use crate::client::Client;
@@ -16,7 +16,7 @@ use crate::context::{Attempt, Context};
 use crate::error::TaskError;
 use crate::handler::{Handlers, Running};
 use crate::observe;
-use crate::steps::{self, Prepared};
+use crate::steps::{self, ClaimedStep, Prepared};
 use crate::stop::StopReason;
 use std::sync::Arc;
 
@@ -43,8 +43,9 @@ pub(crate) struct Ended {
 /// Runs the handler for `context` to its end. A handler that was told to stop has `patience` to do so.
 pub(crate) async fn run(handlers: Arc<Handlers>, context: Context, patience: Duration) -> Ended {
     let attempt = context.attempt_row();
-    let verdict = verdict(&handlers, &context, patience).await;
-    observe::ended(&attempt.task.spec.kind, attempt.started, &verdict);
+    let span = observe::attempt(attempt);
+    let verdict = verdict(&handlers, &context, patience).instrument(span.clone()).await;
+    observe::ended(&span, &attempt.task.spec.kind, attempt.started, &verdict);
     let (task, lease) = (attempt.task.id, attempt.task.status.lease);
     Ended { task, lease, report: attempt.notebook.take(), verdict }
 }
@@ -52,13 +53,14 @@ pub(crate) async fn run(handlers: Arc<Handlers>, context: Context, patience: Dur
 async fn verdict(handlers: &Arc<Handlers>, context: &Context, patience: Duration) -> Verdict {
     let attempt = context.attempt_row();
     if let Some(workflow) = attempt.task.spec.workflow {
+        let (client, token, payload) = (&attempt.client, &attempt.token(), attempt.claimed_payload());
         let prepared = tokio::select! {
             biased;
             reason = attempt.stop.stopped() => return judge(attempt, reason, None),
-            prepared = steps::prepare(attempt, workflow) => prepared,
+            prepared = steps::prepare(ClaimedStep { client, workflow, token, payload }) => prepared,
         };
         match prepared {
-            Prepared::Run => {}
+            Prepared::Run(flow, payload) => attempt.enter(flow, payload),
             Prepared::Ended(outcome) => return Verdict::Finished(outcome),
             Prepared::Nested => return Verdict::Nothing,
         }

@@ -213,6 +213,7 @@ impl Driver {
             handlers,
             received,
             started,
+            trace: OnceLock::new(),
             stop,
             notebook,
         };

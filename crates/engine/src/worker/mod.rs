@@ -28,7 +28,7 @@ use crate::context::Context;
 use crate::error::TaskError;
 use crate::handler::{Handlers, Next};
 use crate::ids::{task_id, worker_id};
-use crate::{leader, observe};
+use crate::leader;
 use setup::{Setup, Shared};
 
 /// Handlers that run at once, unless said otherwise.
@@ -251,10 +251,24 @@ impl WorkerBuilder {
         if self.setup.poll < SHORTEST_POLL {
             return Err(Invalid::number("poll", self.setup.poll, "at least 1 ms").into());
         }
-        self.handlers.wrap(observe::handler);
         self.setup.handlers = Arc::new(self.handlers);
         self.setup.client.store.register(self.setup.registration()).await?;
         Ok(self.setup)
+    }
+
+    /// Stands for leader and leads until `signal` comes, and does nothing else: it is not registered, and needs no handlers. For programs
+    /// that let others do the work.
+    pub async fn lead_until(self, signal: impl Future<Output = ()>) -> Result<()> {
+        if let Some(invalid) = self.refused {
+            return Err(invalid.into());
+        }
+        let (stop, shared) = (CancellationToken::new(), Arc::new(Shared::new(self.setup)));
+        let stopping = async {
+            signal.await;
+            stop.cancel();
+        };
+        tokio::join!(leader::stand(shared, stop.clone()), stopping);
+        Ok(())
     }
 
     /// Starts the worker and runs it until `signal` comes, then stops it gracefully.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass::{
-    Activity, By, Command, Count, Defined, Definition, DefinitionLine, Due, Entity, Error, Execution,
-    Executions, Facts, Filter, Firing, Json, Leadership, Lease, Listing, Name, NewSchedule, NewTask,
-    NewWorker, NewWorkflow, Page, Pulse, ReadyWorkflow, Reconciled, Record, Retention, Rings, Schedule,
-    Started, Steering, Store, StoredDefinition, Submitted, TaskId, Term, Timestamp, Turn, Turned, Worker,
-    WorkerId, Workflow, WorkflowCount, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord,
+    AccessToken, Activity, AuditListing, By, Command, Count, Defined, Definition, DefinitionLine, Due,
+    Entity, Error, EventId, Events, Execution, Executions, Facts, Filter, Firing, Json, Leadership, Lease,
+    Listing, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker, NewWorkflow, Page, Pulse, ReadyWorkflow,
+    Reconciled, Record, Retention, Rings, Schedule, Started, Steering, Store, StoredDefinition, Submitted,
+    TaskId, Term, Timestamp, Turn, Turned, Worker, WorkerId, Workflow, WorkflowCount, WorkflowFilter,
+    WorkflowId, WorkflowListing, WorkflowRecord,
 };
 use windlass_store::conformance::checker::{Answer, Op};
 
@@ -45,6 +46,9 @@ const READS: &[&str] = &[
     "has_entity",
     "entities",
     "schedules",
+    "events",
+    "access_tokens",
+    "audits",
     "describe",
 ];
 
@@ -178,6 +182,7 @@ fn shown(command: &Command) -> String {
         Command::Claim { .. } => format!("claim {task}"),
         Command::Cancel { .. } => format!("cancel {task}"),
         Command::Retry { force, .. } => format!("retry {task} {force}"),
+        Command::Postpone { delay, .. } => format!("postpone {task} {delay:?}"),
         Command::Resolve { .. } => format!("resolve {task}"),
         Command::Skip { .. } => format!("skip {task}"),
         Command::Promote { .. } => format!("promote {task}"),
@@ -475,6 +480,36 @@ impl Store for Line {
         let answer = self.call("prune", "", show, effect).await;
         self.end(number, answer.as_ref().map(|pruned| Answer::Pruned(*pruned)));
         answer
+    }
+
+    async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
+        let store = self.world.store.clone();
+        self.plain("events", async move { store.events(after, limit).await }).await
+    }
+
+    async fn put_access_token(&self, token: AccessToken) -> Result<()> {
+        let store = self.world.store.clone();
+        self.plain("put_access_token", async move { store.put_access_token(token).await }).await
+    }
+
+    async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
+        let store = self.world.store.clone();
+        self.plain("access_tokens", async move { store.access_tokens().await }).await
+    }
+
+    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
+        let (store, name) = (self.world.store.clone(), name.clone());
+        self.plain("revoke_access_token", async move { store.revoke_access_token(&name).await }).await
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<()> {
+        let store = self.world.store.clone();
+        self.plain("audit", async move { store.audit(entry).await }).await
+    }
+
+    async fn audits(&self, page: Page) -> Result<AuditListing> {
+        let store = self.world.store.clone();
+        self.plain("audits", async move { store.audits(page).await }).await
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {

@@ -258,6 +258,7 @@ impl World {
             Command::Cancel { by, .. } if by.note.as_deref() == Some("replaced") => "runs replaced",
             Command::Cancel { .. } => "cancels",
             Command::Retry { .. } => "retries by hand",
+            Command::Postpone { .. } => "postponements",
             Command::Resolve { .. } => "resolves",
             Command::Skip { .. } => "skips",
             Command::Delete { .. } => "deletes",

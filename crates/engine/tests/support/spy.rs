@@ -87,6 +87,7 @@ fn word(command: &Command) -> &'static str {
         Command::Release { .. } => "release",
         Command::Cancel { .. } => "cancel",
         Command::Retry { .. } => "retry",
+        Command::Postpone { .. } => "postpone",
         Command::Resolve { .. } => "resolve",
         Command::Skip { .. } => "skip",
         Command::Promote { .. } => "promote",
