@@ -45,7 +45,9 @@ fn rewritten(address: &str, keep: impl Fn(&str) -> bool, more: impl Iterator<Ite
 pub(crate) fn hiding(address: &str, error: Error) -> Error {
     let shown = without_password(address);
     let expected = match error.rejected() {
-        Some(Rejected::Invalid(Invalid { field: "store address", expected, .. })) if shown != address => {
+        Some(Rejected::Invalid(Invalid { field, expected, .. }))
+            if field == "store address" && shown != address =>
+        {
             expected.clone()
         }
         _ => return error,

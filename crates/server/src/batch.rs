@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
-use windlass::{Client, Error, Name, NewTask, limits};
+use windlass::{Client, Error, Name, NewTask, TraceParent, limits};
 
 use crate::failure::Usage;
 use crate::input::Source;
@@ -21,9 +21,17 @@ use crate::wire::NewTaskJson;
 /// Bytes of a line: a payload of the largest size, and room for the rest.
 const LINE_BYTES: usize = limits::JSON_BYTES + (64 << 10);
 
-pub(crate) async fn run(session: &Session, source: &Source, actor: Option<&str>) -> Result<Answer> {
-    let lines =
-        |reader| Lines { reader, number: 0, namespace: session.namespace(), actor: actor.map(Into::into) };
+/// Tasks that say nothing else are submitted by `actor`, as part of `traceparent`.
+pub(crate) async fn run(
+    session: &Session,
+    source: &Source,
+    actor: Option<String>,
+    traceparent: Option<TraceParent>,
+) -> Result<Answer> {
+    let lines = |reader| {
+        let (namespace, actor) = (session.namespace(), actor.clone());
+        Lines { reader, number: 0, namespace, actor, traceparent }
+    };
     let totals = match source {
         Source::Typed(text) => {
             return Err(
@@ -108,6 +116,7 @@ struct Lines {
     number: u64,
     namespace: Name,
     actor: Option<String>,
+    traceparent: Option<TraceParent>,
 }
 
 impl Iterator for Lines {
@@ -144,6 +153,7 @@ impl Lines {
         };
         let text = std::str::from_utf8(line.trim_ascii()).map_err(|_| Usage::new("it is not UTF-8 text"))?;
         let task = serde_json::from_str::<NewTaskJson>(text).map_err(told)?.task(&self.namespace)?;
-        Ok(NewTask { actor: self.actor.clone(), ..task })
+        let traceparent = task.traceparent.or(self.traceparent);
+        Ok(NewTask { actor: self.actor.clone(), traceparent, ..task })
     }
 }

@@ -159,7 +159,12 @@ fn told(findings: &[Finding]) -> Answer {
 /// What the store is and how it is set.
 async fn settings(store: &dyn Store, findings: &mut Findings) -> Result<()> {
     let told = store.describe().await?;
-    let is_postgres = told.contains(&("store", "postgres".into()));
+    // Of a server, the store behind it.
+    let is_postgres = told.iter().any(|(name, value)| match *name {
+        "store" => value == "postgres",
+        "behind it" => value.starts_with("store postgres"),
+        _ => false,
+    });
     for (name, value) in told {
         let what = format!("{name}: {value}");
         match (name, value.split(':').next().unwrap_or_default()) {

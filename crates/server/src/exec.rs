@@ -13,9 +13,10 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use windlass::{Context, Json, Lane, Name, Place, TaskError, Workflow, limits};
 
-use crate::address::sqlite_path;
 use crate::programs::{Group, Programs};
+use crate::session::Environment;
 use crate::streams::{LastLines, Log, Output, feed};
+use crate::trace;
 
 /// How long the output of a program is waited for after its end, if something that it started holds on to it.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
@@ -64,7 +65,7 @@ pub(crate) struct Setup {
     /// How long a program may go on after it was asked to end.
     pub(crate) patience: Duration,
     /// The store's address, for programs that submit what follows.
-    pub(crate) store: String,
+    pub(crate) store: Environment,
     /// Where programs run; where the worker does, if absent.
     pub(crate) directory: Option<PathBuf>,
     /// Where the last line of each program is left for somebody who watches.
@@ -121,7 +122,8 @@ fn program(context: &Context, command: &str, setup: &Setup) -> Command {
         .env("WINDLASS_ATTEMPT", context.attempt().to_string())
         .env("WINDLASS_LEASE", context.lease().to_string())
         .env("WINDLASS_ENTITY", entity.map(|entity| entity.to_string()).unwrap_or_default())
-        .env("WINDLASS_STORE", &setup.store)
+        .envs(setup.store.set.iter().map(|(name, value)| (name, value)))
+        .env_remove(setup.store.unset)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -129,8 +131,9 @@ fn program(context: &Context, command: &str, setup: &Setup) -> Command {
         ("WINDLASS_TASK", step.as_ref().map(|_| context.id().to_string())),
         ("WINDLASS_WORKFLOW", context.workflow().map(|id| id.to_string())),
         ("WINDLASS_STEP", step),
+        (trace::VARIABLE, context.traceparent().map(|traceparent| traceparent.to_string())),
     ] {
-        // This worker may itself be the program of a step, which its programs are not.
+        // This worker may itself be the program of a step, or part of a trace, which its programs are not.
         match value {
             Some(value) => program.env(name, value),
             None => program.env_remove(name),
@@ -140,14 +143,6 @@ fn program(context: &Context, command: &str, setup: &Setup) -> Command {
         program.current_dir(directory);
     }
     program
-}
-
-/// A store's address that is good in any directory, if that can be told.
-pub(crate) fn everywhere(address: &str) -> String {
-    let absolute = |path: PathBuf| path.into_os_string().into_string().ok();
-    let path = sqlite_path(address).and_then(|path| absolute(std::path::absolute(path).ok()?));
-    let options = address.split_once('?').map_or_else(String::new, |(_, options)| format!("?{options}"));
-    path.map_or_else(|| address.into(), |path| format!("sqlite:{path}{options}"))
 }
 
 /// A machine that has no room for another program is not the task's fault: that costs no attempt.
@@ -275,17 +270,5 @@ mod tests {
         for bad in ["", "x", "=ls", "a b=ls", "a=", "a= "] {
             assert!(bad.parse::<Exec>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn an_address_is_good_in_any_directory() {
-        let here = std::env::current_dir().unwrap();
-        let here = here.to_str().unwrap();
-        assert_eq!(everywhere("sqlite:a.db"), format!("sqlite:{here}/a.db"));
-        assert_eq!(
-            everywhere("sqlite:b/a.db?durability=normal"),
-            format!("sqlite:{here}/b/a.db?durability=normal")
-        );
-        assert_eq!(everywhere("memory:"), "memory:");
     }
 }

@@ -15,19 +15,25 @@ mod entity;
 mod escape;
 mod exec;
 mod failure;
+mod http;
 mod input;
 mod manual;
 mod migrate;
 mod moment;
 mod options;
+#[cfg(feature = "otel")]
+mod otel;
 mod paint;
 mod picture;
+mod place;
 mod programs;
 mod progress;
 mod prune;
 mod queue;
 mod run;
 mod schedule;
+mod secret;
+mod serve;
 mod session;
 mod show;
 mod signals;
@@ -36,7 +42,10 @@ mod streams;
 mod submit;
 mod table;
 mod task;
+mod telemetry;
 mod teller;
+mod token;
+mod trace;
 mod why;
 mod wire;
 mod work;
@@ -47,9 +56,11 @@ use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use windlass::Name;
 
+use failure::Usage;
+use place::PlaceArgs;
 use session::Session;
 use show::Answer;
 
@@ -67,17 +78,8 @@ use show::Answer;
 
 Exit codes: 0 done, 1 refused or failed, 2 not understood (and nothing was changed).")]
 struct Args {
-    /// Where tasks live: memory:, sqlite:PATH, sqlite:PATH?durability=normal or postgres://USER:PASSWORD@HOST/DATABASE
-    /// [default: sqlite:windlass.db; for run, a file beside its own]
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Options of all commands",
-        value_name = "ADDRESS",
-        env = "WINDLASS_STORE",
-        hide_env_values = true
-    )]
-    store: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// Whose tasks [default: default]
     #[arg(long, global = true, help_heading = "Options of all commands", value_parser = Name::namespace)]
     namespace: Option<Name>,
@@ -91,6 +93,7 @@ struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(run::RunArgs),
+    Serve(Box<serve::ServeArgs>),
     Submit(Box<submit::SubmitArgs>),
     Work(work::WorkArgs),
     /// Look at tasks and intervene
@@ -123,6 +126,10 @@ enum Command {
     /// Register what tasks act on
     #[command(subcommand, after_help = "Example:\n  windlass entity add planner:42")]
     Entity(entity::EntityCommand),
+    /// Say who may use a server
+    #[command(subcommand, after_help = "Example:\n  windlass token create ci --scope submit")]
+    Token(token::TokenCommand),
+    Audit(token::AuditArgs),
     Stats(stats::StatsArgs),
     Prune(prune::PruneArgs),
     Migrate(migrate::MigrateArgs),
@@ -140,7 +147,19 @@ impl Command {
     fn default_store(&self) -> Result<String> {
         match self {
             Self::Run(args) => args.default_store(),
+            Self::Serve(args) => args.default_store(),
             _ => Ok("sqlite:windlass.db".into()),
+        }
+    }
+
+    /// How it is called, if it needs the store itself and no server can do it for it.
+    fn needs_store(&self) -> Option<&'static str> {
+        match self {
+            Self::Serve(args) if args.needs_store() => Some("serve"),
+            Self::Migrate(_) => Some("migrate"),
+            Self::Bench(_) => Some("bench"),
+            Self::Demo => Some("demo"),
+            _ => None,
         }
     }
 }
@@ -148,6 +167,7 @@ impl Command {
 async fn dispatch(session: &Session, command: &Command) -> Result<Answer> {
     match command {
         Command::Run(args) => run::run(session, args).await,
+        Command::Serve(args) => serve::run(session, args).await,
         Command::Submit(args) => submit::run(session, args).await,
         Command::Work(args) => work::run(session, args).await,
         Command::Task(command) => task::run(session, command).await,
@@ -158,6 +178,8 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Answer> {
         Command::Schedule(command) => schedule::run(session, command).await,
         Command::Worker(command) => worker::run(session, command).await,
         Command::Entity(command) => entity::run(session, command).await,
+        Command::Token(command) => token::run(session, command).await,
+        Command::Audit(args) => token::run_audit(session, args).await,
         Command::Stats(args) => stats::run(session, args).await,
         Command::Prune(args) => prune::run(session, args).await,
         Command::Migrate(args) => migrate::run(session, args).await,
@@ -170,14 +192,16 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Answer> {
 }
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
+    let typed = Args::command().try_get_matches();
+    let parsed = typed.and_then(|typed| Ok((Args::from_arg_matches(&typed)?, typed)));
+    let (args, typed) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => match failure::usage_line(&error, &Args::command(), std::env::args_os().skip(1)) {
             Some(line) => return fail(&line, 2),
             None => error.exit(),
         },
     };
-    match run(args) {
+    match run(args, &typed) {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some((failure, code))) => fail(&format!("windlass: {}", escape::plain(&failure)), code),
         Err(error) => fail(&failure::line(&error), failure::exit_code(&error)),
@@ -191,12 +215,18 @@ fn fail(line: &str, code: u8) -> ExitCode {
 }
 
 /// Prints the answer; says what else went wrong, if something did, and the exit code for it.
-fn run(args: Args) -> Result<Option<(String, u8)>> {
-    let Args { store, namespace, json, command } = args;
-    let store = store.map_or_else(|| command.default_store(), Ok)?;
+fn run(args: Args, typed: &ArgMatches) -> Result<Option<(String, u8)>> {
+    let Args { place, namespace, json, command } = args;
+    let place = place.place(typed, || command.default_store())?;
+    if let Some(name) = command.needs_store().filter(|_| place::is_server(&place.address)) {
+        let told = format!(
+            "{name} needs the store itself and cannot work through a server; name a store with --store"
+        );
+        return Err(Usage::new(told).into());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let session = Session::new(&store, namespace, json);
+        let session = Session::new(place, namespace, json);
         let answer = dispatch(&session, &command).await;
         let closed = session.close().await;
         let answer = answer?;

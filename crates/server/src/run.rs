@@ -33,7 +33,7 @@ use windlass::{
     TaskError, WORKFLOW, Windlass, WorkerBuilder, WorkerId,
 };
 
-use crate::address::{sqlite_path, without_password};
+use crate::address::sqlite_path;
 use crate::exec::{self, Setup};
 use crate::failure::{Interrupted, Usage};
 use crate::input::Source;
@@ -132,6 +132,9 @@ impl RunArgs {
         if sqlite_path(given).is_some() && self.default_store().is_ok_and(|store| store != given) {
             words.extend(["--store".into(), given.into()]);
         }
+        if session.is_remote() {
+            words.extend(["--server".into(), given.into()]);
+        }
         words.extend(
             session.given_namespace().iter().flat_map(|name| ["--namespace".into(), name.to_string()]),
         );
@@ -167,11 +170,12 @@ pub(crate) async fn run(session: &Session, args: &RunArgs) -> Result<Answer> {
     // The same file by another name is the same file.
     let path = path.canonicalize().unwrap_or(path);
     let mut voice = Voice::new(session.is_json(), session.paint());
-    voice::listen_to_logs(&voice);
+    let telemetry = voice::listen_to_logs(&voice)?;
     let windlass = session.open().await?;
     let run =
         Run { session, args, windlass, client: session.client().await?, path, lines: LastLines::default() };
     let ran = run.ran(&document, &input, &mut voice, signals).await;
+    telemetry.end().await;
     voice.end();
     ran
 }
@@ -241,9 +245,9 @@ impl Run<'_> {
         if !kinds.is_empty() {
             let kinds: Vec<&str> = kinds.into_iter().collect();
             voice.warn(&format!(
-                "no worker does {}; steps of such kinds wait for `windlass work --store {} --exec KIND=COMMAND`",
+                "no worker does {}; steps of such kinds wait for `windlass work {} --exec KIND=COMMAND`",
                 kinds.join(", "),
-                without_password(self.session.address())
+                self.session.option()
             ));
         }
         for child in children {
@@ -265,7 +269,7 @@ impl Run<'_> {
             programs: programs.clone(),
             again: Vec::new(),
             patience: PATIENCE,
-            store: exec::everywhere(self.session.address()),
+            store: self.session.environment(),
             directory: self.path.parent().map(Path::to_owned),
             lines: Some(self.lines.clone()),
         });

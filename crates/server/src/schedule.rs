@@ -119,7 +119,7 @@ pub(crate) async fn run(session: &Session, command: &ScheduleCommand) -> Result<
 }
 
 /// A schedule, with a look at its last task.
-async fn look(client: &Client, schedule: Schedule) -> Result<Seen> {
+pub(crate) async fn look(client: &Client, schedule: Schedule) -> Result<Seen, windlass::Error> {
     let last = match schedule.last_task {
         Some(id) => client.get(id).await?.map(|record| record.task.status.state),
         None => None,

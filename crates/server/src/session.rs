@@ -2,8 +2,10 @@
 //!
 //! A command opens the store when it has understood everything it was given, so that a mistake makes no file.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write, stdout};
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow};
 use windlass::{Client, Name, Windlass, sqlite};
@@ -12,11 +14,12 @@ use windlass_store::postgres::{self, Migration};
 use crate::address::{hiding, is_postgres, sqlite_path, without_password};
 use crate::failure::Usage;
 use crate::paint::Paint;
+use crate::place::{Place, is_server};
 
 /// What commands work with.
 #[derive(Debug)]
 pub(crate) struct Session {
-    address: String,
+    place: Place,
     namespace: Option<Name>,
     json: bool,
     paint: Paint,
@@ -24,9 +27,28 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(address: &str, namespace: Option<Name>, json: bool) -> Self {
-        let (address, paint) = (address.into(), Paint::for_stdout(json));
-        Self { address, namespace, json, paint, opened: OnceLock::new() }
+    pub(crate) fn new(place: Place, namespace: Option<Name>, json: bool) -> Self {
+        Self { place, namespace, json, paint: Paint::for_stdout(json), opened: OnceLock::new() }
+    }
+
+    /// Whether it works through a server, which then does what a store on its own would leave to the command.
+    pub(crate) fn is_remote(&self) -> bool {
+        is_server(self.address())
+    }
+
+    /// The option that names the store, for a command that is shown to people.
+    pub(crate) fn option(&self) -> String {
+        let name = if self.is_remote() { "--server" } else { "--store" };
+        format!("{name} {}", without_password(self.address()))
+    }
+
+    /// What programs that this one starts find in their environment, so that they work on the same store.
+    pub(crate) fn environment(&self) -> Environment {
+        let (store, server) = ("WINDLASS_STORE", "WINDLASS_SERVER");
+        let (mine, other) = if self.is_remote() { (server, store) } else { (store, server) };
+        let ca_file = self.place.ca_file().map(|path| ("WINDLASS_CA_FILE", path.into_os_string()));
+        let set = std::iter::once((mine, everywhere(self.address()).into())).chain(ca_file).collect();
+        Environment { set, unset: other }
     }
 
     /// Whether text is coloured.
@@ -41,7 +63,12 @@ impl Session {
 
     /// The store's address, as it was given.
     pub(crate) fn address(&self) -> &str {
-        &self.address
+        &self.place.address
+    }
+
+    /// Who named the store, if anybody did.
+    pub(crate) fn named_by(&self) -> Option<&'static str> {
+        self.place.from
     }
 
     /// The namespace that was given, or `default`.
@@ -71,24 +98,27 @@ impl Session {
         if let Some(windlass) = self.opened.get() {
             return Ok(windlass);
         }
-        let opened = Windlass::open(&self.address).await;
-        let windlass = opened.map_err(|error| hiding(&self.address, error))?;
+        let windlass = match self.is_remote() {
+            true => Windlass::new(Arc::new(self.place.server()?.open().await?)),
+            false => Windlass::open(self.address()).await.map_err(|error| hiding(self.address(), error))?,
+        };
         Ok(self.opened.get_or_init(|| windlass))
     }
 
     /// The engine on the store, which must be there: looking at something does not make it.
     pub(crate) async fn open_existing(&self) -> Result<&Windlass> {
-        if let Some(path) = sqlite_path(&self.address).filter(|path| !path.exists()) {
+        if let Some(path) = sqlite_path(self.address()).filter(|path| !path.exists()) {
             return Err(anyhow!(
                 "there is no database {}; `windlass submit` or `windlass migrate` makes one, and --store names another",
                 path.display()
             ));
         }
-        if is_postgres(&self.address) && self.migrations().await?.iter().all(|one| one.applied_at.is_none()) {
+        if is_postgres(self.address()) && self.migrations().await?.iter().all(|one| one.applied_at.is_none())
+        {
             return Err(anyhow!(
                 "there is no schema {} in {}; `windlass submit` or `windlass migrate` makes it, and --store names another",
                 self.postgres()?.get_schema().as_str(),
-                without_password(&self.address)
+                without_password(self.address())
             ));
         }
         self.open().await
@@ -96,14 +126,14 @@ impl Session {
 
     /// How to open the PostgreSQL database.
     pub(crate) fn postgres(&self) -> Result<postgres::Options> {
-        Ok(postgres::Options::new(&self.address).map_err(|error| hiding(&self.address, error))?)
+        Ok(postgres::Options::new(self.address()).map_err(|error| hiding(self.address(), error))?)
     }
 
     /// The migrations that the store has had and those it has yet to get, in order. Only looks. A store in memory has none.
     pub(crate) async fn migrations(&self) -> Result<Vec<Migration>> {
-        match sqlite_path(&self.address) {
+        match sqlite_path(self.address()) {
             Some(path) => Ok(sqlite::migrations(path)?),
-            None if is_postgres(&self.address) => Ok(self.postgres()?.migrations().await?),
+            None if is_postgres(self.address()) => Ok(self.postgres()?.migrations().await?),
             None => Ok(Vec::new()),
         }
     }
@@ -132,11 +162,44 @@ impl Session {
     }
 }
 
+/// Variables of the environment.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    pub(crate) set: Vec<(&'static str, OsString)>,
+    pub(crate) unset: &'static str,
+}
+
+/// A store's address that is good in any directory, if that can be told.
+fn everywhere(address: &str) -> String {
+    let absolute = |path: PathBuf| path.into_os_string().into_string().ok();
+    let path = sqlite_path(address).and_then(|path| absolute(std::path::absolute(path).ok()?));
+    let options = address.split_once('?').map_or_else(String::new, |(_, options)| format!("?{options}"));
+    path.map_or_else(|| address.into(), |path| format!("sqlite:{path}{options}"))
+}
+
 /// Prints to standard output. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_good_in_any_directory() {
+        let here = std::env::current_dir().unwrap();
+        let here = here.to_str().unwrap();
+        assert_eq!(everywhere("sqlite:a.db"), format!("sqlite:{here}/a.db"));
+        assert_eq!(
+            everywhere("sqlite:b/a.db?durability=normal"),
+            format!("sqlite:{here}/b/a.db?durability=normal")
+        );
+        assert_eq!(everywhere("memory:"), "memory:");
+        assert_eq!(everywhere("http://x:7070/a?b"), "http://x:7070/a?b");
     }
 }

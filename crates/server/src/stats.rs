@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::{Value, json};
 use windlass::{Count, Name, State, WorkflowCount};
 
 use crate::paint::Paint;
 use crate::session::Session;
 use crate::show::Answer;
+use crate::show::stats::{Numbers, StatsJson};
 use crate::table::Table;
 
 /// Count tasks by queue, kind and state, and workflows by name and state
@@ -74,34 +74,16 @@ pub(crate) async fn run(session: &Session, args: &StatsArgs) -> Result<Answer> {
     } else if args.stale {
         return health::stale(&client, scope.as_ref(), session.paint()).await;
     }
-    let mut counts = client.stats().await?;
-    counts.retain(|count| scope.as_ref().is_none_or(|wanted| *wanted == count.namespace));
-    let mut workflows = client.workflow_stats().await?;
-    workflows.retain(|count| scope.as_ref().is_none_or(|wanted| *wanted == count.namespace));
-    let mut states: BTreeMap<State, u64> = BTreeMap::new();
-    for count in &counts {
-        *states.entry(count.state).or_default() += count.tasks;
-    }
-    let value = |Count { namespace, queue, kind, is_step, state, tasks }: &Count| {
-        json!({
-            "namespace": &**namespace, "queue": &**queue, "kind": &**kind, "is_step": is_step,
-            "state": state.word(), "tasks": tasks,
-        })
+    let numbers = Numbers::read(&client, scope.as_ref()).await?;
+    let (states, paint) = (numbers.states(), session.paint());
+    let mut told = match numbers.tasks.is_empty() {
+        true => "no tasks\n".into(),
+        false => text(&numbers.tasks, &states, paint),
     };
-    let workflow = |WorkflowCount { namespace, name, state, workflows }: &WorkflowCount| json!({ "namespace": &**namespace, "name": &**name, "state": state.word(), "workflows": workflows });
-    let json = json!({
-        "tasks": states.values().sum::<u64>(),
-        "states": State::ALL.map(|state| (state.word().to_owned(), json!(states.get(&state).unwrap_or(&0))))
-            .into_iter().collect::<serde_json::Map<String, Value>>(),
-        "counts": counts.iter().map(value).collect::<Vec<_>>(),
-        "workflows": workflows.iter().map(workflow).collect::<Vec<_>>(),
-    });
-    let paint = session.paint();
-    let mut told = if counts.is_empty() { "no tasks\n".into() } else { text(&counts, &states, paint) };
-    if !workflows.is_empty() {
-        told += &format!("\n{}", workflow_text(&workflows, paint));
+    if !numbers.workflows.is_empty() {
+        told += &format!("\n{}", workflow_text(&numbers.workflows, paint));
     }
-    Ok(Answer::new(told, &json))
+    Ok(Answer::new(told, &StatsJson::of(&numbers)))
 }
 
 fn shown(namespace: &Name) -> &str {

@@ -13,6 +13,7 @@ use crate::options::TaskOptions;
 use crate::session::Session;
 use crate::show::Answer;
 use crate::show::task::{RecordJson, SubmittedJson, page};
+use crate::trace::TraceArgs;
 use crate::{duration, moment};
 
 /// Submit a task, or many.
@@ -26,7 +27,8 @@ use crate::{duration, moment};
   windlass submit --batch @tasks.jsonl
 
 A line of a batch is what POST /v1/tasks takes, with kind, and any of payload, namespace, queue, priority, max_attempts,
-retry, idempotency_key, on_conflict, entity, require_entity, lane, run_at, delay_seconds, timeout_seconds and tags:
+retry, idempotency_key, on_conflict, entity, require_entity, lane, run_at, delay_seconds, timeout_seconds, tags and
+traceparent:
   {\"kind\": \"email:send\", \"payload\": {\"to\": \"ada\"}, \"idempotency_key\": \"welcome ada\"}")]
 pub(crate) struct SubmitArgs {
     /// What finds its handler
@@ -52,6 +54,8 @@ pub(crate) struct SubmitArgs {
     /// Who submits it, for the history [default: $USER]
     #[arg(long)]
     actor: Option<String>,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// Wait until it is over; the exit code is 0 if it completed
     #[arg(long)]
     wait: bool,
@@ -68,11 +72,12 @@ pub(crate) struct SubmitArgs {
 }
 
 pub(crate) async fn run(session: &Session, args: &SubmitArgs) -> Result<Answer> {
-    let actor = args.actor.clone().or_else(actor::from_environment);
+    let (actor, traceparent) =
+        (args.actor.clone().or_else(actor::from_environment), args.trace.traceparent());
     if let Some(source) = &args.batch {
-        return batch::run(session, source, actor.as_deref()).await;
+        return batch::run(session, source, actor, traceparent).await;
     }
-    let task = NewTask { actor, ..args.task(session.namespace())? };
+    let task = NewTask { actor, traceparent, ..args.task(session.namespace())? };
     let client = session.client().await?;
     let submitted = client.submit_all(vec![task]).await?.pop().context("the store gave no answer")?;
     if args.wait {

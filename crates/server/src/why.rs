@@ -7,6 +7,7 @@ use windlass::{Client, Invalid, TaskId, WorkflowId, explain};
 
 use crate::paint::Paint;
 use crate::session::Session;
+use crate::show::explanation::WhyJson;
 use crate::show::{Answer, explanation};
 use crate::task::not_found;
 use crate::workflow::StepTarget;
@@ -42,10 +43,10 @@ pub(crate) async fn answer(client: &Client, id: TaskId, paint: Paint) -> Result<
     let Some(facts) = client.store().facts(id).await? else { return Err(absent(client, id).await) };
     if facts.task.spec.workflow.is_some() {
         let step = client.explain_step(id).await?.ok_or_else(|| not_found(id))?;
-        return Ok(Answer::new(explanation::step_text(&step, paint), &explanation::step_json(&step)));
+        return Ok(Answer::new(explanation::step_text(&step, paint), &WhyJson::of_step(&step)));
     }
     let because = explain(&facts);
-    Ok(Answer::new(explanation::text(&facts, &because, paint), &explanation::json(&because)))
+    Ok(Answer::new(explanation::text(&facts, &because, paint), &WhyJson::of(&because)))
 }
 
 /// There is no such task; but what was meant may be a workflow.

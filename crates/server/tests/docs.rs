@@ -1,4 +1,4 @@
-//! `docs/cli.md`, `docs/workflows.md` and `docs/postgres.md` as a person would follow them: everything in the shell blocks of a page is pasted into one shell, from
+//! Pages of `docs/` as a person would follow them: everything in the shell blocks of a page is pasted into one shell, from
 //! top to bottom, and what that prints is compared with what the page says.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -106,6 +106,16 @@ fn what_the_page_about_workflows_says_is_what_happens() {
 }
 
 #[test]
+fn what_the_page_about_the_server_says_is_what_happens() {
+    follow("server.md", 5, &[], &[]);
+}
+
+#[test]
+fn what_the_page_about_http_says_is_what_happens() {
+    follow("http.md", 6, &[], &[]);
+}
+
+#[test]
 fn what_the_page_about_postgresql_says_is_what_happens() {
     let server = Server::start().expect("a server can be started");
     let database = server.create_database("app").unwrap();
@@ -116,7 +126,9 @@ fn what_the_page_about_postgresql_says_is_what_happens() {
 /// Does everything that a page says, with these variables, and these directories in the path.
 fn follow(page: &str, least: usize, variables: &[(&str, &str)], programs: &[&Path]) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    let blocks = blocks(&std::fs::read_to_string(page).unwrap());
+    // Somebody may listen there.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let blocks = blocks(&std::fs::read_to_string(page).unwrap().replace("7070", &port));
     assert!(blocks.len() >= least, "only {} blocks were found", blocks.len());
     let has_python =
         Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|it| it.success());

@@ -3,10 +3,10 @@
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::Result;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::json;
-use tracing_subscriber::filter::LevelFilter;
 use windlass::Timestamp;
 
 use super::event::Event;
@@ -21,6 +21,7 @@ use crate::moment;
 use crate::paint::Paint;
 use crate::session::print;
 use crate::streams::LastLines;
+use crate::telemetry::Telemetry;
 
 /// How it is told.
 #[derive(Debug)]
@@ -179,8 +180,7 @@ impl Write for Logs {
 }
 
 /// Lets what the worker warns of be heard.
-pub(crate) fn listen_to_logs(voice: &Voice) {
+pub(crate) fn listen_to_logs(voice: &Voice) -> Result<Telemetry> {
     let logs = voice.logs.clone();
-    let heard = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
-    let _ = heard.with_ansi(false).with_target(false).with_writer(move || logs.clone()).try_init();
+    Telemetry::start(move || logs.clone())
 }

@@ -14,8 +14,8 @@ use windlass::{
 
 use super::flow::Flow;
 use super::voice::Voice;
-use crate::actor;
 use crate::work::farewell;
+use crate::{actor, trace};
 
 /// What the ids of workers of `windlass run` end with.
 pub(crate) const MARK: &str = "-run";
@@ -142,6 +142,10 @@ impl<'a> Wish<'a> {
         loop {
             let start = client.start(self.name).version(self.version).input_json(self.input.as_str());
             let start = start.key(format!("{base}{number}"));
+            let start = match trace::from_environment() {
+                Some(traceparent) => start.traceparent(traceparent),
+                None => start,
+            };
             let started = match actor::from_environment() {
                 Some(actor) => start.actor(actor).await?,
                 None => start.await?,

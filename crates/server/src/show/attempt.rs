@@ -1,6 +1,7 @@
 //! The attempts of a task: what the history tells of them, and what they told about themselves.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use windlass::{Attempt, Entry, Notes, Progress, Timestamp, WorkerId, history};
 
 use super::time;
@@ -27,7 +28,8 @@ pub(crate) fn all<'a>(history: &[Entry], notes: &'a [Notes]) -> Vec<Told<'a>> {
         .collect()
 }
 
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Progress)]
 struct ProgressJson {
     done: u64,
     total: Option<u64>,
@@ -35,7 +37,8 @@ struct ProgressJson {
 }
 
 /// One attempt.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Attempt)]
 pub(crate) struct AttemptJson {
     number: u32,
     lease: u32,
@@ -106,7 +109,8 @@ pub(crate) fn table(attempts: &[Told<'_>], paint: Paint) -> String {
 }
 
 /// The lines that were kept of one attempt's log.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = AttemptLog)]
 pub(crate) struct LogJson<'a> {
     number: u32,
     lease: u32,
@@ -114,7 +118,8 @@ pub(crate) struct LogJson<'a> {
     lines: Vec<LineJson<'a>>,
 }
 
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = LogLine)]
 struct LineJson<'a> {
     at: String,
     text: &'a str,

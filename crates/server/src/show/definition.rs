@@ -1,6 +1,7 @@
 //! Definitions.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use windlass::{
     Action, Defined, Definition, DefinitionLine, Identity, Join, Name, OnFailure, Step, StoredDefinition,
     Timestamp,
@@ -13,7 +14,8 @@ use crate::paint::Paint;
 use crate::table::Table;
 
 /// The answer to a definition.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = AppliedDefinition)]
 pub(crate) struct AppliedJson {
     name: String,
     version: String,
@@ -27,7 +29,8 @@ impl AppliedJson {
 }
 
 /// A definition in a list.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = DefinitionLine)]
 pub(crate) struct LineJson<'a> {
     name: &'a str,
     version: &'a str,
@@ -43,12 +46,14 @@ impl<'a> LineJson<'a> {
 }
 
 /// A definition with all it says.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = StoredDefinition)]
 pub(crate) struct DefinitionJson<'a> {
     name: &'a str,
     namespace: &'a str,
     version: &'a str,
     created_at: String,
+    #[schema(value_type = serde_json::Value)]
     definition: Definition,
 }
 

@@ -1,6 +1,7 @@
 //! Why a task is not running.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 use windlass::{
     Blocker, Explanation, Facts, Join, LaneHolder, Missing, Name, State, StepExplanation, StepWaits,
     Timestamp, WORKFLOW, Why, WorkerId, WorkflowState,
@@ -11,24 +12,123 @@ use crate::escape::plain;
 use crate::moment;
 use crate::paint::Paint;
 
-/// For programs.
-pub(crate) fn json(explanation: &Explanation) -> Value {
-    let blocker = |blocker: &Blocker| match blocker {
-        Blocker::Task(holder) => json!({
-            "task": holder.task.to_string(),
-            "state": holder.state.word(),
-            "worker_id": holder.worker.as_ref().map(WorkerId::as_str),
-        }),
-        Blocker::Queue(queue) => json!({ "queue": queue }),
-        Blocker::Worker(worker) => json!({ "worker_id": worker.as_str() }),
-        Blocker::Kind(kind) => json!({ "kind": kind }),
-    };
-    json!({
-        "reason": explanation.why.word(),
-        "detail": explanation.detail,
-        "next_change_at": time(explanation.next_change_at),
-        "blockers": explanation.blockers.iter().map(blocker).collect::<Value>(),
-    })
+/// Why a task is not running, for programs.
+#[derive(Serialize, ToSchema, PartialEq, Debug)]
+#[schema(as = Explanation)]
+pub(crate) struct WhyJson {
+    /// A stable word.
+    reason: &'static str,
+    /// The reason in a sentence.
+    detail: String,
+    /// The next moment at which something changes by itself, if one is known.
+    next_change_at: Option<String>,
+    /// What stands in the way; the first of it, if there is much.
+    blockers: Vec<BlockerJson>,
+    /// How much stands in the way of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blockers_total: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow_paused: Option<bool>,
+    /// The name of the step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<String>,
+    /// What the history of the step says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// What stands in the way of a task: another task, a step, a workflow, a queue that is paused, a worker, or a kind that nobody takes.
+#[derive(Serialize, ToSchema, PartialEq, Debug, Default)]
+#[schema(as = Blocker)]
+pub(crate) struct BlockerJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    /// Who holds the task, or has fallen silent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<String>,
+    /// Where that task, step or workflow is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    /// Whether that workflow is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<bool>,
+}
+
+impl BlockerJson {
+    fn of(blocker: &Blocker) -> Self {
+        let plain = Self::default();
+        match blocker {
+            Blocker::Task(holder) => Self {
+                task: Some(holder.task.to_string()),
+                state: Some(holder.state.word()),
+                worker_id: holder.worker.as_ref().map(ToString::to_string),
+                ..plain
+            },
+            Blocker::Queue(queue) => Self { queue: Some(queue.to_string()), ..plain },
+            Blocker::Worker(worker) => Self { worker_id: Some(worker.to_string()), ..plain },
+            Blocker::Kind(kind) => Self { kind: Some(kind.to_string()), ..plain },
+        }
+    }
+}
+
+impl WhyJson {
+    pub(crate) fn of(explanation: &Explanation) -> Self {
+        Self {
+            reason: explanation.why.word(),
+            detail: explanation.detail.clone(),
+            next_change_at: time(explanation.next_change_at),
+            blockers: explanation.blockers.iter().map(BlockerJson::of).collect(),
+            blockers_total: None,
+            workflow_id: None,
+            workflow_paused: None,
+            step: None,
+            note: None,
+        }
+    }
+
+    /// What is said about any task, and what its workflow adds.
+    pub(crate) fn of_step(step: &StepExplanation) -> Self {
+        let mut json = Self {
+            reason: step.reason(),
+            workflow_id: Some(step.workflow.id.to_string()),
+            workflow_paused: Some(step.workflow.paused),
+            step: Some(step.step.clone()),
+            note: step.note.clone(),
+            ..Self::of(&step.explanation)
+        };
+        match &step.waits {
+            StepWaits::Parents { missing, .. } | StepWaits::Items { missing, .. } => {
+                let blocker = |step: &windlass::MissingStep| BlockerJson {
+                    step: Some(step.name.clone()),
+                    task: Some(step.task.to_string()),
+                    state: Some(step.state.word()),
+                    ..BlockerJson::default()
+                };
+                json.blockers = missing.first.iter().map(blocker).collect();
+                json.blockers_total = Some(missing.total);
+            }
+            StepWaits::Workflow(Some(child)) => {
+                json.blockers = vec![BlockerJson {
+                    workflow: Some(child.id.to_string()),
+                    state: Some(child.state.word()),
+                    paused: Some(child.paused),
+                    ..BlockerJson::default()
+                }];
+            }
+            StepWaits::Nothing | StepWaits::Workflow(None) | StepWaits::Resume => {}
+        }
+        json
+    }
 }
 
 /// For people: sentences, with what to do about it.
@@ -39,28 +139,6 @@ pub(crate) fn text(facts: &Facts, explanation: &Explanation, paint: Paint) -> St
         text += &format!("{sentence}\n");
     }
     text + &holders(explanation, paint)
-}
-
-/// For programs: what is said about any task, and what its workflow adds.
-pub(crate) fn step_json(step: &StepExplanation) -> Value {
-    let mut json = json(&step.explanation);
-    json["reason"] = step.reason().into();
-    json["workflow_id"] = step.workflow.id.to_string().into();
-    json["workflow_paused"] = step.workflow.paused.into();
-    json["step"] = step.step.clone().into();
-    json["note"] = step.note.clone().into();
-    match &step.waits {
-        StepWaits::Parents { missing, .. } | StepWaits::Items { missing, .. } => {
-            let blocker = |step: &windlass::MissingStep| json!({ "step": step.name, "task": step.task.to_string(), "state": step.state.word() });
-            json["blockers"] = missing.first.iter().map(blocker).collect();
-            json["blockers_total"] = missing.total.into();
-        }
-        StepWaits::Workflow(Some(child)) => {
-            json["blockers"] = json!([{ "workflow": child.id.to_string(), "state": child.state.word(), "paused": child.paused }]);
-        }
-        StepWaits::Nothing | StepWaits::Workflow(None) | StepWaits::Resume => {}
-    }
-    json
 }
 
 /// For people: where the step is, and what its workflow has to do with it.
@@ -334,7 +412,7 @@ mod tests {
                 && text.ends_with(&format!("  {task} running by worker w\\u{{1b}}\n")),
             "{text}"
         );
-        assert_eq!(json(&explain(&facts))["blockers"][0]["worker_id"], "w\u{1b}");
+        assert_eq!(WhyJson::of(&explain(&facts)).blockers[0].worker_id.as_deref(), Some("w\u{1b}"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub(crate) mod attempt;
 pub(crate) mod definition;
 pub(crate) mod explanation;
 pub(crate) mod schedule;
+pub(crate) mod stats;
 pub(crate) mod step;
 pub(crate) mod task;
 pub(crate) mod worker;
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 use windlass::{Json, Timestamp};
 
 use crate::escape;
@@ -66,6 +69,14 @@ impl Serialize for Seconds {
     }
 }
 
+impl PartialSchema for Seconds {
+    fn schema() -> RefOr<Schema> {
+        f64::schema()
+    }
+}
+
+impl ToSchema for Seconds {}
+
 /// A payload or result for programs: the very text that was sent, whatever a parser would make of its numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verbatim<'a>(pub(crate) &'a Json);
@@ -78,6 +89,14 @@ impl Serialize for Verbatim<'_> {
         }
     }
 }
+
+impl PartialSchema for Verbatim<'_> {
+    fn schema() -> RefOr<Schema> {
+        serde_json::Value::schema()
+    }
+}
+
+impl ToSchema for Verbatim<'_> {}
 
 /// Characters of a payload or result that a page shows.
 const JSON_SHOWN: usize = 2_000;

@@ -1,6 +1,7 @@
 //! Schedules.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use windlass::{Lane, NewTask, Schedule, State, Timestamp};
 
 use super::task::{LaneJson, RetryJson, lane_text, retry_text};
@@ -18,7 +19,8 @@ pub(crate) struct Seen {
 }
 
 /// What a schedule submits.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = ScheduledTask)]
 struct TemplateJson<'a> {
     kind: &'a str,
     payload: Verbatim<'a>,
@@ -52,7 +54,8 @@ impl<'a> TemplateJson<'a> {
 }
 
 /// A schedule.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Schedule)]
 pub(crate) struct ScheduleJson<'a> {
     name: &'a str,
     namespace: &'a str,

@@ -1,6 +1,7 @@
 //! Steps of workflows and their items.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use windlass::{BlockingReason, Inspection, Place, State, Task, Timestamp, Waits};
 
 use super::time;
@@ -38,21 +39,24 @@ impl Steps {
 const NAMED: usize = 10;
 
 /// A step that another waits for.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = UnmetStep)]
 struct UnmetJson<'a> {
     step: &'a str,
     state: &'static str,
 }
 
 /// How far the items of a step are.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Items)]
 struct ItemsJson {
     settled: u32,
     of: u32,
 }
 
 /// A step, or an item of one.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Step)]
 pub(crate) struct StepJson<'a> {
     name: String,
     id: String,

@@ -1,6 +1,7 @@
 //! A task, with and without what belongs to it.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use windlass::{
     Backoff, Entry, Jitter, Lane, Receipt, Record, RetryPolicy, Spec, State, Status, Submitted, Task,
     Timestamp, WorkerId,
@@ -14,7 +15,8 @@ use crate::table::{Cell, Table};
 use crate::{duration, moment};
 
 /// The answer to a submit.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = SubmittedTask)]
 pub(crate) struct SubmittedJson {
     id: String,
     state: &'static str,
@@ -29,7 +31,8 @@ impl SubmittedJson {
 }
 
 /// Where a task is after an operator's command.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Receipt)]
 pub(crate) struct ReceiptJson {
     id: String,
     state: &'static str,
@@ -43,7 +46,8 @@ impl ReceiptJson {
 }
 
 /// A retry policy.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = RetryPolicy)]
 pub(crate) struct RetryJson {
     backoff: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +76,8 @@ impl RetryJson {
 }
 
 /// A concurrency key with a limit.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Lane)]
 pub(crate) struct LaneJson {
     key: String,
     limit: u32,
@@ -88,7 +93,8 @@ impl LaneJson {
 }
 
 /// A task without payload, result and history.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Task)]
 pub(crate) struct TaskJson<'a> {
     id: String,
     namespace: &'a str,
@@ -103,6 +109,8 @@ pub(crate) struct TaskJson<'a> {
     max_attempts: Option<u32>,
     retry: RetryJson,
     timeout_seconds: Option<Seconds>,
+    /// What it is part of: a W3C trace context.
+    traceparent: Option<String>,
     state: &'static str,
     attempt: u32,
     lease: u32,
@@ -132,6 +140,7 @@ impl<'a> TaskJson<'a> {
             retry,
             created_at,
             workflow,
+            traceparent,
             ..
         } = spec;
         let Status {
@@ -161,6 +170,7 @@ impl<'a> TaskJson<'a> {
             max_attempts: max_attempts.map(std::num::NonZero::get),
             retry: RetryJson::of(retry),
             timeout_seconds: timeout.map(Seconds),
+            traceparent: traceparent.map(|traceparent| traceparent.to_string()),
             state: state.word(),
             attempt: *attempt,
             lease: *lease,
@@ -177,7 +187,8 @@ impl<'a> TaskJson<'a> {
 }
 
 /// One row of a history.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = HistoryEntry)]
 struct EntryJson<'a> {
     seq: u32,
     from: Option<&'static str>,
@@ -204,13 +215,15 @@ impl<'a> EntryJson<'a> {
 }
 
 /// A task with everything that belongs to it.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = TaskRecord)]
 pub(crate) struct RecordJson<'a> {
     #[serde(flatten)]
     task: TaskJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<&'a str>,
     payload: Verbatim<'a>,
+    #[schema(value_type = serde_json::Value)]
     result: Option<Verbatim<'a>>,
     attempts: Vec<AttemptJson>,
     history: Vec<EntryJson<'a>>,
@@ -328,6 +341,7 @@ pub(crate) fn page_of_step(record: &Record, step: Option<&str>, now: Timestamp, 
     page.line("Attempts", attempts_text(task));
     page.line("Retries", retry_text(&spec.retry));
     page.line("Timeout", spec.timeout.map(duration::exact));
+    page.line("Trace", spec.traceparent.map(|traceparent| traceparent.to_string()));
     page.line("Created", when(Some(spec.created_at)));
     page.line("Due", when(status.due_at));
     page.line("Claimed", when(status.claimed_at));

@@ -1,6 +1,7 @@
 //! Workers.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use windlass::{Leadership, Name, Timestamp, Worker};
 
 use super::Seconds;
@@ -9,7 +10,8 @@ use crate::paint::Paint;
 use crate::table::Table;
 
 /// One worker.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Worker)]
 pub(crate) struct WorkerJson<'a> {
     worker_id: &'a str,
     alive: bool,

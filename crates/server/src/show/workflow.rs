@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use utoipa::ToSchema;
 use windlass::{
-    Counts, Inspection, Json, Name, Started, StepAncestor, Timestamp, Workflow, WorkflowEntry, WorkflowId,
-    WorkflowRecord, WorkflowState,
+    Client, Counts, Error, Inspection, Json, Name, Started, StepAncestor, Timestamp, Workflow, WorkflowEntry,
+    WorkflowId, WorkflowRecord, WorkflowState,
 };
 
 use super::step::{self, StepJson, Steps};
@@ -15,7 +16,8 @@ use crate::paint::Paint;
 use crate::table::{Cell, Table};
 
 /// The answer to the start of a workflow.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = StartedWorkflow)]
 pub(crate) struct StartedJson {
     id: String,
     state: &'static str,
@@ -30,7 +32,8 @@ impl StartedJson {
 }
 
 /// How many of a workflow's tasks are where.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = StepCounts)]
 struct CountsJson {
     total: u32,
     waiting: u32,
@@ -51,7 +54,8 @@ impl CountsJson {
 }
 
 /// A workflow without input, steps and history.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Workflow)]
 pub(crate) struct WorkflowJson<'a> {
     id: String,
     namespace: &'a str,
@@ -99,7 +103,8 @@ impl<'a> WorkflowJson<'a> {
 }
 
 /// One row of a history.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = WorkflowHistoryEntry)]
 struct EntryJson<'a> {
     seq: u32,
     from: Option<&'static str>,
@@ -146,8 +151,21 @@ pub(crate) struct Seen {
     pub(crate) most: Steps,
 }
 
+impl Seen {
+    /// A look at a workflow, if it is there.
+    pub(crate) async fn look(client: &Client, id: WorkflowId, most: Steps) -> Result<Option<Self>, Error> {
+        let Some(inspection) = client.inspect(id).await? else { return Ok(None) };
+        let output = match inspection.record.workflow.state {
+            WorkflowState::Complete => Some(client.output(&inspection.record).await?),
+            _ => None,
+        };
+        Ok(Some(Self { inspection, output, most }))
+    }
+}
+
 /// A workflow with its steps and everything else that belongs to it.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = WorkflowRecord)]
 pub(crate) struct SeenJson<'a> {
     #[serde(flatten)]
     workflow: WorkflowJson<'a>,
@@ -158,6 +176,7 @@ pub(crate) struct SeenJson<'a> {
     total_steps: u32,
     ready_steps: u32,
     input: Verbatim<'a>,
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
     output: Option<OutputJson<'a>>,
     steps: Vec<StepJson<'a>>,
     steps_left_out: usize,
@@ -281,12 +300,14 @@ fn history_table(history: &[WorkflowEntry], paint: Paint) -> String {
 }
 
 /// A step that comes before another.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Ancestor)]
 pub(crate) struct AncestorJson<'a> {
     step: &'a str,
     id: String,
     distance: u32,
     state: &'static str,
+    #[schema(value_type = serde_json::Value)]
     result: Option<Verbatim<'a>>,
 }
 

@@ -1,13 +1,14 @@
 //! `windlass stats --health` and `--stale`: how the workflows of a store are doing, and what has happened.
 
 use anyhow::Result;
-use serde_json::{Map, Value, json};
-use windlass::{Client, Name, Patience, StepState, WorkflowState};
+use serde_json::json;
+use windlass::{Client, Name, Patience};
 
 use super::StatsArgs;
 use crate::duration;
 use crate::paint::Paint;
 use crate::show::Answer;
+use crate::show::stats::{HealthJson, StaleJson};
 use crate::table::{Cell, Table};
 
 pub(super) async fn run(client: &Client, args: &StatsArgs, paint: Paint) -> Result<Answer> {
@@ -31,25 +32,7 @@ pub(super) async fn run(client: &Client, args: &StatsArgs, paint: Paint) -> Resu
     row("  steps completed", activity.steps.to_string());
     row("  steps failed", activity.failed_steps.to_string());
     row("  seconds a step", format!("{:.3}", metrics.average_step_seconds()));
-    let workflows: Map<String, Value> = WorkflowState::ALL
-        .map(|state| (state.word().into(), json!(health.workflows(state))))
-        .into_iter()
-        .collect();
-    let steps: Map<String, Value> =
-        StepState::ALL.map(|state| (state.word().into(), json!(health.steps(state)))).into_iter().collect();
-    let json = json!({
-        "health_score": metrics.health_score, "is_under_heavy_load": health.is_under_heavy_load(),
-        "workflows": workflows, "steps": steps,
-        "total_workflows": health.total_workflows(), "total_steps": health.total_steps(),
-        "active_workflows": metrics.active_workflows, "namespaces": metrics.namespaces, "definitions": metrics.definitions,
-        "since": metrics.since.to_string(), "at": metrics.at.to_string(),
-        "started": activity.started, "completed": activity.completed, "failed": activity.failed,
-        "completion_rate": metrics.completion_rate(), "error_rate": metrics.error_rate(),
-        "average_workflow_seconds": metrics.average_workflow_seconds(),
-        "steps_completed": activity.steps, "steps_failed": activity.failed_steps,
-        "average_step_seconds": metrics.average_step_seconds(),
-    });
-    Ok(Answer::new(table.render(paint, ""), &json))
+    Ok(Answer::new(table.render(paint, ""), &HealthJson::of(&health, &metrics)))
 }
 
 pub(super) async fn stale(client: &Client, namespace: Option<&Name>, paint: Paint) -> Result<Answer> {
@@ -68,11 +51,7 @@ pub(super) async fn stale(client: &Client, namespace: Option<&Name>, paint: Pain
             Cell::Number(duration::rough(one.allowed)),
             one.word().into(),
         ]);
-        all.push(json!({
-            "workflow": workflow.id.to_string(), "namespace": &*workflow.namespace, "name": &*workflow.name,
-            "state": workflow.state.word(), "rested_seconds": one.rested.as_secs_f64(),
-            "allowed_seconds": one.allowed.as_secs_f64(), "level": one.word(),
-        }));
+        all.push(StaleJson::of(one));
     }
     let text = match stale.is_empty() {
         true => "no workflow rests for too long\n".into(),

@@ -8,6 +8,7 @@ use super::{Slowest, StatsArgs};
 use crate::duration;
 use crate::paint::Paint;
 use crate::show::Answer;
+use crate::show::stats::ExecutionJson;
 use crate::table::{Cell, Table};
 
 pub(super) async fn run(
@@ -32,7 +33,7 @@ pub(super) async fn run(
         true => format!("nothing has ended in the last {}\n", duration::exact(args.since)),
         false => table(&found, paint),
     };
-    Ok(Answer::new(text, &json!({ "slowest": found.iter().map(value).collect::<Vec<_>>() })))
+    Ok(Answer::new(text, &json!({ "slowest": found.iter().map(ExecutionJson::of).collect::<Vec<_>>() })))
 }
 
 fn table(found: &[Execution], paint: Paint) -> String {
@@ -67,14 +68,4 @@ fn table(found: &[Execution], paint: Paint) -> String {
         ]);
     }
     table.without_empty().render(paint, "")
-}
-
-fn value(one: &Execution) -> serde_json::Value {
-    json!({
-        "namespace": &*one.namespace, "name": &*one.name, "version": one.version, "step": one.step,
-        "workflow": one.workflow.map(|id| id.to_string()), "task": one.task.map(|id| id.to_string()),
-        "executions": one.executions, "errors": one.errors, "error_rate": one.error_rate(),
-        "average_seconds": one.average.as_secs_f64(), "max_seconds": one.max.as_secs_f64(),
-        "min_seconds": one.min.as_secs_f64(), "average_steps": one.steps, "last_at": one.last_at.to_string(),
-    })
 }

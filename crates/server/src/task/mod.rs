@@ -3,12 +3,15 @@
 mod filter;
 mod operate;
 
+use std::time::Duration;
+
 use anyhow::{Result, anyhow};
 use clap::Subcommand;
 use serde_json::json;
-use windlass::{Client, Cursor, Page, Place, Record, TaskId, Workflow, limits};
+use windlass::{Client, Cursor, Page, Record, TaskId, limits};
 
 use crate::actor::ByArgs;
+use crate::duration;
 use crate::input::Source;
 use crate::session::Session;
 use crate::show::Answer;
@@ -75,6 +78,15 @@ pub(crate) enum TaskCommand {
         #[command(flatten)]
         by: ByArgs,
     },
+    /// Let a task that waits for a retry wait until so long from now, sooner or later than it would
+    #[command(after_help = "Example:\n  windlass task postpone 01890a5d-ac96-774b-bcce-b302099a8057 2h")]
+    Postpone {
+        /// The task's id
+        id: TaskId,
+        /// How long, at most 30d; 0s is now
+        #[arg(value_name = "DURATION", value_parser = delay)]
+        delay: Duration,
+    },
     /// Settle tasks by hand
     #[command(
         after_help = "Example:\n  windlass task resolve 01890a5d-ac96-774b-bcce-b302099a8057 --result '{\"sent\": true}'"
@@ -99,6 +111,13 @@ pub(crate) enum TaskCommand {
     },
 }
 
+/// A wait for a retry.
+fn delay(text: &str) -> Result<Duration, String> {
+    let delay = duration::parse(text).map_err(|invalid| invalid.to_string())?;
+    let fits = delay <= limits::RETRY_AFTER;
+    fits.then_some(delay).ok_or_else(|| format!("delay is {text:?}; expected at most 30d"))
+}
+
 /// A number of rows.
 pub(crate) fn limit(text: &str) -> Result<usize, String> {
     let limit = text.parse().ok().filter(|limit| (1..=limits::PAGE).contains(limit));
@@ -116,6 +135,9 @@ pub(crate) async fn run(session: &Session, command: &TaskCommand) -> Result<Answ
         TaskCommand::Cancel { targets, by } => targets.apply(session, &Verb::Cancel(by.by())).await,
         TaskCommand::Retry { targets, force, by } => {
             targets.apply(session, &Verb::Retry { force: *force, by: by.by() }).await
+        }
+        TaskCommand::Postpone { id, delay } => {
+            operate::each(session, std::slice::from_ref(id), &Verb::Postpone(*delay)).await
         }
         TaskCommand::Resolve { ids, result, by } => {
             let result = result.as_ref().map(|source| source.json("result")).transpose()?;
@@ -137,19 +159,10 @@ pub(crate) fn not_found(id: TaskId) -> anyhow::Error {
 async fn get(session: &Session, id: TaskId) -> Result<Answer> {
     let client = session.existing().await?;
     let record = find(&client, id).await?;
-    let step = step(&client, &record).await?;
+    let step = client.step_name(&record.task).await?;
     let now = client.store().now().await?;
     let text = page_of_step(&record, step.as_deref(), now, session.paint());
     Ok(Answer::new(text, &RecordJson::of(&record).at(step.as_deref())))
-}
-
-/// The name of a task in its workflow, if it is part of one.
-async fn step(client: &Client, record: &Record) -> Result<Option<String>> {
-    let Some(workflow) = record.task.spec.workflow else { return Ok(None) };
-    let Some(workflow) = client.workflow(workflow).await? else { return Ok(None) };
-    let place = Place::of(record.task.id);
-    let step = workflow.blueprint.step(place.step);
-    Ok(step.map(|step| Workflow::place_name(&step.name, place)))
 }
 
 async fn log(session: &Session, id: TaskId, wanted: Option<u32>) -> Result<Answer> {

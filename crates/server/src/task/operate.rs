@@ -1,5 +1,7 @@
 //! Intervening: on tasks that are named, or on all that a filter finds.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -34,6 +36,7 @@ pub(crate) struct Targets {
 pub(super) enum Verb {
     Cancel(By),
     Retry { force: bool, by: By },
+    Postpone(Duration),
     Resolve { result: Option<Json>, by: By },
     Delete,
 }
@@ -44,6 +47,7 @@ impl Verb {
         match self {
             Self::Cancel(by) => Command::Cancel { task, by: by.clone() },
             Self::Retry { force, by } => Command::Retry { task, force: *force || afresh, by: by.clone() },
+            Self::Postpone(delay) => Command::Postpone { task, delay: *delay },
             Self::Resolve { result, by } => Command::Resolve { task, result: result.clone(), by: by.clone() },
             Self::Delete => Command::Delete { task },
         }
@@ -53,6 +57,7 @@ impl Verb {
         match self {
             Self::Cancel(_) => "cancel",
             Self::Retry { .. } => "retry",
+            Self::Postpone(_) => "postpone",
             Self::Resolve { .. } => "resolve",
             Self::Delete => "delete",
         }
@@ -63,6 +68,7 @@ impl Verb {
         match self {
             Self::Cancel(_) => "cancelled",
             Self::Retry { .. } => "made to run again",
+            Self::Postpone(_) => "postponed",
             Self::Resolve { .. } => "resolved",
             Self::Delete => "deleted",
         }
@@ -75,6 +81,7 @@ impl Verb {
             Self::Retry { .. } => {
                 !matches!(state, State::Completed | State::Skipped | State::ResolvedManually)
             }
+            Self::Postpone(_) => state == State::WaitingForRetry,
             Self::Resolve { .. } => !matches!(state, State::Completed | State::Skipped | State::Cancelled),
             Self::Delete => state.is_final(),
         }

@@ -250,12 +250,8 @@ fn unknown(workflow: WorkflowId) -> Rejected {
 
 /// A workflow with its steps, and with its output if it has ended well.
 async fn see(session: &Session, client: &Client, id: WorkflowId, most: Steps) -> Result<Answer> {
-    let inspection = client.inspect(id).await?.ok_or_else(|| unknown(id))?;
-    let output = match inspection.record.workflow.state {
-        WorkflowState::Complete => Some(client.output(&inspection.record).await?),
-        _ => None,
-    };
-    let (seen, now) = (Seen { inspection, output, most }, client.store().now().await?);
+    let seen = Seen::look(client, id, most).await?.ok_or_else(|| unknown(id))?;
+    let now = client.store().now().await?;
     Ok(Answer::new(page(&seen, now, session.paint()), &SeenJson::of(&seen)))
 }
 

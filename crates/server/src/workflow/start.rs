@@ -14,6 +14,7 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::show::Answer;
 use crate::show::workflow::StartedJson;
+use crate::trace::TraceArgs;
 use crate::{actor, escape};
 
 /// How often a wait that somebody looks at says how far it is.
@@ -54,6 +55,8 @@ pub(crate) struct StartArgs {
     /// Who starts it, for the history [default: $USER]
     #[arg(long)]
     actor: Option<String>,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// Wait until it is over, or blocked by failures; the exit code is 0 if it is complete
     #[arg(long)]
     wait: bool,
@@ -88,6 +91,9 @@ pub(super) async fn run(session: &Session, args: &StartArgs) -> Result<Answer> {
     }
     if let Some(actor) = args.actor.clone().or_else(actor::from_environment) {
         start = start.actor(actor);
+    }
+    if let Some(traceparent) = args.trace.traceparent() {
+        start = start.traceparent(traceparent);
     }
     let start = start.input_json(input.as_str()).priority(args.priority.unwrap_or(0));
     let started = start.await?;

@@ -25,6 +25,32 @@ async fn tasks_are_cancelled_retried_resolved_and_deleted() {
     assert_eq!(place.json(&["stats"])["tasks"], 0);
 }
 
+/// A worker in another process hears of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_is_put_off_and_brought_forward() {
+    let place = Place::new();
+    let slow = ["--max-attempts", "2", "--retry-base", "1h", "--retry-cap", "1h"];
+    let id = place.submit(&[&["work", r#"{"end": "retry"}"#][..], &slow].concat());
+    place.run(&["task", "postpone", &id, "5m"]).told(1, "only a task that is waiting_for_retry");
+    let windlass = place.open().await;
+    let mut rings = windlass.store().watch();
+    let worker = windlass.worker().handle_kind("work", crate::handler).start().await.unwrap();
+    let task = || place.json(&["task", "get", &id]);
+    while task()["state"] != "waiting_for_retry" {
+        rings.changed().await.unwrap();
+    }
+    let put_off = place.json(&["task", "postpone", &id, "2d"]);
+    assert_eq!(put_off["tasks"][0], json!({"id": id, "state": "waiting_for_retry", "changed": true}));
+    let before = task()["history"].clone();
+    assert_eq!(place.text(&["task", "postpone", &id, "0s"]), format!("{id}  waiting_for_retry\n"));
+    windlass.client().wait(id.parse().unwrap()).await.unwrap();
+    worker.stop().await.unwrap();
+    windlass.close().await.unwrap();
+    let (before, after) = (before.as_array().unwrap().len(), task());
+    assert_eq!((&after["state"], &after["attempt"]), (&json!("dead_letter"), &json!(2)));
+    assert_eq!(after["history"][before]["reason"], "due", "nothing was written in between: {after}");
+}
+
 #[test]
 fn one_that_is_refused_does_not_hinder_the_others() {
     let place = Place::new();

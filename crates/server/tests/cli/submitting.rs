@@ -38,6 +38,8 @@ fn everything_that_was_said_is_kept() {
         "ada",
         "--namespace",
         "tenant",
+        "--traceparent",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     ]);
     let task = place.json(&["task", "get", &id]);
     for (field, value) in [
@@ -56,6 +58,7 @@ fn everything_that_was_said_is_kept() {
         ("state", json!("scheduled")),
         ("attempts", json!([])),
         ("attempt", json!(0)),
+        ("traceparent", json!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")),
     ] {
         assert_eq!(task[field], value, "{field}");
     }

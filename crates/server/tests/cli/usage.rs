@@ -52,6 +52,9 @@ fn what_cannot_be_meant_is_told_in_a_line_and_makes_no_file() {
         (&["task", "cancel", "--all", "--state", "completed"], "completed tasks cannot be cancelled"),
         (&["task", "retry", "--all", "--state", "completed"], "completed tasks cannot be made to run again"),
         (&["task", "delete", "--all", "--state", "running"], "running tasks cannot be deleted"),
+        (&["task", "postpone", UNKNOWN], "<DURATION>"),
+        (&["task", "postpone", UNKNOWN, "31d"], "delay is \"31d\"; expected at most 30d"),
+        (&["task", "postpone", UNKNOWN, "soon"], "duration is \"soon\""),
         (&["task", "resolve"], "<ID>"),
         (&["task", "resolve", UNKNOWN, "--result", "{"], "result is \"{\"; expected JSON"),
         // Submitting.
@@ -177,6 +180,7 @@ fn what_is_understood_and_refused_is_told_in_a_line() {
         (&["task", "log", UNKNOWN], "does not exist"),
         (&["task", "cancel", UNKNOWN], "does not exist"),
         (&["task", "resolve", UNKNOWN], "does not exist"),
+        (&["task", "postpone", UNKNOWN, "1s"], "does not exist"),
         (&["task", "delete", UNKNOWN], "does not exist"),
         (&["submit", "x", "--key", "k", "--reject-duplicate"], "exists already"),
         (&["submit", "x", "--entity", "planner:42", "--require-entity"], "is not registered"),

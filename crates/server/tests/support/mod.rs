@@ -25,6 +25,8 @@ pub(crate) struct Place {
     directory: TempDir,
     /// Unless it is a file there.
     store: Option<String>,
+    /// What else the program finds in its environment.
+    environment: Vec<(&'static str, String)>,
 }
 
 /// What a run of the program said.
@@ -37,12 +39,28 @@ pub(crate) struct Said {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), store: None }
+        Self { directory: tempfile::tempdir().unwrap(), store: None, environment: Vec::new() }
     }
 
     /// The program finds this address in its environment.
     pub(crate) fn with_store(address: impl Into<String>) -> Self {
         Self { store: Some(address.into()), ..Self::new() }
+    }
+
+    /// The program also finds this in its environment.
+    pub(crate) fn with(mut self, variable: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((variable, value.into()));
+        self
+    }
+
+    /// The server that the program works through, if it does.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.environment.iter().find(|(name, _)| *name == "WINDLASS_SERVER").map(|(_, url)| &**url)
+    }
+
+    /// The address that the program finds in its environment.
+    pub(crate) fn store_address(&self) -> &str {
+        self.store.as_deref().unwrap()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -80,10 +98,16 @@ impl Place {
         command
             .current_dir(self.path())
             .env_remove("WINDLASS_STORE")
+            .env_remove("TRACEPARENT")
+            .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
+            .env_remove("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+            .env_remove("WINDLASS_SERVER")
+            .env_remove("WINDLASS_TOKEN")
             .env("WINDLASS", env!("CARGO_BIN_EXE_windlass"))
             .env("USER", "grace")
             .stdin(Stdio::null());
         command.envs(self.store.iter().map(|address| ("WINDLASS_STORE", address)));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 

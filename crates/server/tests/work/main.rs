@@ -9,6 +9,7 @@ mod fleet;
 mod log;
 mod results;
 mod stopping;
+mod traces;
 mod usage;
 
 use serde_json::Value;

@@ -176,11 +176,14 @@ fn the_environment_names_the_task() {
     let command = "look=env | grep ^WINDLASS_ | sort >> seen; test $WINDLASS_ATTEMPT = 2 || exit 75";
     place.drain(&["--exec", command, "--queue", "q", "--namespace", "n"]);
     let store = std::path::absolute(place.path().join("windlass.db")).unwrap();
+    let store = match place.server() {
+        Some(server) => format!("WINDLASS_SERVER={server}"),
+        None => format!("WINDLASS_STORE=sqlite:{}", store.display()),
+    };
     let seen = |attempt: u32| {
         format!(
             "WINDLASS_ATTEMPT={attempt}\nWINDLASS_ENTITY=planner:4 2\nWINDLASS_KIND=look\nWINDLASS_LEASE={attempt}\n\
-             WINDLASS_NAMESPACE=n\nWINDLASS_QUEUE=q\nWINDLASS_STORE=sqlite:{}\nWINDLASS_TASK_ID={id}\n",
-            store.display()
+             WINDLASS_NAMESPACE=n\nWINDLASS_QUEUE=q\n{store}\nWINDLASS_TASK_ID={id}\n"
         )
     };
     assert_eq!(place.read("seen"), seen(1) + &seen(2));

@@ -152,7 +152,8 @@ fn asked_to_stop_a_worker_lets_programs_end() {
             assert_eq!(place.task(id)["result"], "done");
         }
         assert_eq!(place.task(&too_late)["state"], "pending");
-        assert_eq!(place.json(&["worker", "list"])["workers"], json!([]), "it has deregistered");
+        let left = place.json(&["worker", "list"])["workers"].as_array().unwrap().len();
+        assert_eq!(left, usize::from(place.server().is_some()), "it has deregistered, and a server has not");
     }
 }
 

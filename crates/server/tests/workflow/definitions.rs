@@ -116,8 +116,10 @@ fn problems_are_told_with_their_places() {
     place.run(&["definition", "apply"]).told(2, "<FILE>");
     place.run(&["workflow", "start", "--file", "bad.yaml"]).told(2, "bad.yaml:4:29");
     assert!(!place.files().contains(&"windlass.db".into()), "nothing was kept");
-    place.run(&["definition", "list"]).told(1, "there is no database");
-    place.run(&["workflow", "get", UNKNOWN]).told(1, "there is no database");
+    if place.server().is_none() {
+        place.run(&["definition", "list"]).told(1, "there is no database");
+        place.run(&["workflow", "get", UNKNOWN]).told(1, "there is no database");
+    }
 }
 
 #[test]

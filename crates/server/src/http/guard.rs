@@ -1,0 +1,235 @@
+//! What stands before all routes: who may come in, and how many at once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{MatchedPath, Request, State as Shared};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tracing::Instrument;
+use windlass::Store;
+use windlass::remote::WATCH_PATH;
+
+use super::tokens::Tokens;
+use super::{App, Caller, Limits, Problem, trace};
+
+/// Routes whose callers wait, and who are counted where they wait.
+const WAITING: [&str; 4] = ["/v1/workers/{id}/claim", "/v1/workers/{id}/heartbeat", "/v1/events", WATCH_PATH];
+
+/// Kilobytes of all bodies that are here at once.
+const BODIES: usize = 256 * 1024;
+
+/// Who may come in.
+#[derive(Debug)]
+pub(super) struct Guard {
+    pub(super) tokens: Tokens,
+    requests: Arc<Semaphore>,
+    kilobytes: Arc<Semaphore>,
+}
+
+impl Guard {
+    pub(super) fn new(store: Arc<dyn Store>, limits: &Limits) -> Self {
+        let (requests, kilobytes) = (Semaphore::new(limits.requests), Semaphore::new(BODIES));
+        Self { tokens: Tokens::new(store), requests: Arc::new(requests), kilobytes: Arc::new(kilobytes) }
+    }
+
+    /// All of a body, within the limits of size and time, and its share of the memory for bodies. One that dawdles takes no other's place.
+    async fn read(&self, body: Body, limits: &Limits) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Problem> {
+        let reading = async {
+            let (mut body, mut bytes, mut shares) = (body, BytesMut::new(), Vec::new());
+            while let Some(frame) = body.frame().await {
+                let unread = |error| Problem::bad_request(format!("the body could not be read: {error}"));
+                let Ok(data) = frame.map_err(unread)?.into_data() else { continue };
+                if bytes.len() + data.len() > limits.body_bytes {
+                    let most = limits.body_bytes;
+                    let detail = format!("the body is longer than {most} bytes; send less at once");
+                    return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
+                }
+                let kilobytes = u32::try_from(data.len().div_ceil(1024)).unwrap_or(u32::MAX);
+                let share = self.kilobytes.clone().try_acquire_many_owned(kilobytes);
+                shares.push(share.map_err(|_| Problem::overloaded("no memory for more bodies; try again"))?);
+                bytes.extend_from_slice(&data);
+            }
+            Ok((bytes.freeze(), shares))
+        };
+        timeout(limits.body_time, reading).await.unwrap_or_else(|_| {
+            let detail = format!("the body did not arrive within {:?}", limits.body_time);
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail))
+        })
+    }
+}
+
+/// Puts the guard before all routes.
+pub(super) fn around(routes: Router<App>, app: &App) -> Router<App> {
+    routes
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(from_fn_with_state(app.clone(), admit))
+        .layer(from_fn_with_state(app.clone(), observe))
+}
+
+async fn unknown_route(uri: Uri) -> Problem {
+    let detail = format!("there is no route {}; see /openapi.json", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, "route_not_found", detail)
+}
+
+async fn unknown_method(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{} cannot be asked with {method}; see /openapi.json", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+}
+
+/// The route of a request, as it is declared: a bounded number of words, for metrics.
+fn route(request: &Request) -> String {
+    request.extensions().get::<MatchedPath>().map_or_else(|| "none".into(), |path| path.as_str().to_owned())
+}
+
+/// Counts requests, times them, and makes each a span.
+async fn observe(Shared(_): Shared<App>, request: Request, next: Next) -> Response {
+    let (route, method, begun) = (route(&request), request.method().clone(), Instant::now());
+    let span = trace::span(&request, &route);
+    let response = next.run(request).instrument(span.clone()).await;
+    trace::answered(&span, response.status());
+    let method = match method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    };
+    let status = response.status().as_u16().to_string();
+    metrics::counter!("windlass_http_requests_total", "route" => route.clone(), "method" => method, "status" => status)
+        .increment(1);
+    metrics::histogram!("windlass_http_request_seconds", "route" => route, "method" => method)
+        .record(begun.elapsed().as_secs_f64());
+    response
+}
+
+/// Lets a request in, or says why not.
+async fn admit(Shared(app): Shared<App>, request: Request, next: Next) -> Response {
+    let origin = match check_origin(&app, &request) {
+        Ok(origin) => origin,
+        Err(problem) => return problem.into_response(),
+    };
+    if request.method() == Method::OPTIONS
+        && let Some(origin) = &origin
+    {
+        return preflight(origin);
+    }
+    let route = route(&request);
+    let (mut head, body) = request.into_parts();
+    let caller = match who(&app, &head.headers, &route).await {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    head.extensions.insert(caller);
+    let (body, shares) = match app.guard.read(body, &app.limits).await {
+        Ok(read) => read,
+        Err(problem) => return problem.into_response(),
+    };
+    let request = Request::from_parts(head, Body::from(body));
+    let place = match WAITING.contains(&&*route) || !route.starts_with("/v1") {
+        true => None,
+        false => match app.guard.requests.clone().try_acquire_owned() {
+            Ok(place) => Some(place),
+            Err(_) => {
+                let detail = "the server works on as many requests as it may; try again in a moment";
+                return Problem::overloaded(detail).into_response();
+            }
+        },
+    };
+    let mut response = next.run(request).await;
+    drop((place, shares));
+    if let Some(origin) = origin {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+/// Who calls. Whether a server lives, and what its routes are, anybody may ask.
+async fn who(app: &App, headers: &HeaderMap, route: &str) -> Result<Caller, Problem> {
+    if ["/health", "/ready", "/openapi.json", "none"].contains(&route) {
+        return Ok(Caller::anybody());
+    }
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let caller = app.guard.tokens.recognise(text(header::AUTHORIZATION), app.limits.open).await?;
+    if caller.is_anybody() && !text(header::HOST).is_none_or(is_here) {
+        // Elsewhere a name may be made to point here, and a page of that name then counts as ours.
+        return Err(Problem::forbidden("without tokens, ask localhost or an address, not another name"));
+    }
+    app.guard.tokens.count(&caller, app.limits.rate)?;
+    Ok(caller)
+}
+
+/// Whether a host is this machine, or an address.
+fn is_here(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// What a page from an origin that is allowed may do.
+fn preflight(origin: &HeaderValue) -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE")),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static("authorization, content-type, last-event-id, traceparent"),
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+        (header::VARY, HeaderValue::from_static("origin")),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+/// A browser says which page a request comes from. One from elsewhere is let in only if its origin is allowed, and then told so.
+fn check_origin(app: &App, request: &Request) -> Result<Option<HeaderValue>, Problem> {
+    let headers = request.headers();
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        let site = text(header::HeaderName::from_static("sec-fetch-site"));
+        let is_elsewhere = matches!(site, Some("cross-site" | "same-site"));
+        let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+        return match is_elsewhere && changes {
+            true => Err(Problem::forbidden("pages from elsewhere may not change anything here")),
+            false => Ok(None),
+        };
+    };
+    let given = origin.to_str().unwrap_or_default();
+    if app.limits.origins.iter().any(|allowed| allowed == given) {
+        return Ok(Some(origin.clone()));
+    }
+    let its_host = given.split_once("://").map(|(_, host)| host);
+    if its_host.is_some() && its_host == host {
+        return Ok(None);
+    }
+    let detail = format!("pages from {given:?} may not use this server; --allow-origin lets them");
+    Err(Problem::forbidden(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_may_be_made_to_point_here_are_told_apart() {
+        for here in ["localhost", "localhost:7070", "127.0.0.1:1", "10.0.0.1", "[::1]:7070", "[::1]"] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in ["", "evil.example", "localhost.evil.example:7070", "127.0.0.1.nip.example", "[x]"] {
+            assert!(!is_here(elsewhere), "{elsewhere}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The routes, by noun.
+
+// The macros that describe routes write such code.
+#![allow(unused_qualifications, elided_lifetimes_in_paths)]
+
+pub(super) mod audit;
+pub(super) mod definitions;
+pub(super) mod entities;
+pub(super) mod events;
+pub(super) mod queues;
+pub(super) mod schedules;
+pub(super) mod stats;
+pub(super) mod store;
+pub(super) mod tasks;
+pub(super) mod workers;
+pub(super) mod workflows;
+
+use utoipa_axum::router::OpenApiRouter;
+use windlass::Command;
+use windlass::access::Scope;
+
+use super::App;
+
+/// What an operator does to a task, as the audit calls it.
+fn verb(command: &Command) -> &'static str {
+    match command {
+        Command::Cancel { .. } => "cancel",
+        Command::Retry { .. } => "retry",
+        Command::Resolve { .. } => "resolve",
+        Command::Skip { .. } => "skip",
+        Command::Delete { .. } => "delete",
+        Command::Postpone { .. } => "postpone",
+        Command::Promote { .. } => "promote",
+        Command::Expire { .. } => "expire",
+        _ => "change",
+    }
+}
+
+/// All routes, by what they need.
+pub(super) fn all() -> Vec<(Scope, OpenApiRouter<App>)> {
+    let read = OpenApiRouter::new()
+        .merge(tasks::reads())
+        .merge(workers::reads())
+        .merge(definitions::reads())
+        .merge(workflows::reads())
+        .merge(queues::reads())
+        .merge(schedules::reads())
+        .merge(stats::reads())
+        .merge(events::reads())
+        .merge(entities::reads());
+    let submit = OpenApiRouter::new().merge(tasks::submits()).merge(workflows::starts());
+    let operate = OpenApiRouter::new()
+        .merge(tasks::operations())
+        .merge(definitions::operations())
+        .merge(workflows::operations())
+        .merge(queues::operations())
+        .merge(schedules::operations())
+        .merge(entities::operations())
+        .merge(audit::reads());
+    vec![
+        (Scope::Read, read),
+        (Scope::Submit, submit),
+        (Scope::Work, workers::works()),
+        (Scope::Admin, operate),
+    ]
+}

@@ -1,0 +1,211 @@
+//! `/v1/workers`: workers elsewhere register, claim, say that they live, report and leave.
+
+mod claim;
+mod finish;
+mod fleet;
+mod heartbeat;
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass::{DEAD_AFTER, Invalid, Name, NewWorker, WORKFLOW, WorkerId};
+
+use super::super::extract::{InPath, JsonBody, Query};
+use super::super::{Answered, App, Caller, name_or_default};
+use super::tasks::answer;
+use crate::show::Seconds;
+use crate::show::worker::WorkerJson;
+use crate::wire::seconds;
+pub(crate) use fleet::Fleet;
+
+/// The longest that a request waits for work.
+const LONGEST_WAIT: f64 = 60.0;
+
+pub(crate) fn reads() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+pub(crate) fn works() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(register))
+        .merge(claim::routes())
+        .merge(heartbeat::routes())
+        .merge(finish::routes())
+        .routes(routes!(deregister))
+}
+
+/// A worker in the path.
+type InPathWorker = InPath<PathWorker>;
+
+/// A worker's id, as it is written in a path.
+#[derive(Debug)]
+pub(super) struct PathWorker(WorkerId);
+
+impl std::str::FromStr for PathWorker {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        WorkerId::new(text).map(Self)
+    }
+}
+
+/// A worker that registers.
+#[derive(Deserialize, ToSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewWorker)]
+struct NewWorkerJson {
+    /// Whose tasks it takes; `default` unless said.
+    namespace: Option<String>,
+    /// The queues it takes from; `default` unless said.
+    queues: Option<Vec<String>>,
+    /// The kinds it has handlers for.
+    kinds: Vec<String>,
+    /// How many tasks it works on at once.
+    #[schema(minimum = 1)]
+    pool_size: Option<u32>,
+    version: Option<String>,
+    hostname: Option<String>,
+    /// How long it may be silent before others take its tasks, 1 to 3,600 s; 30 unless said.
+    #[schema(minimum = 1, maximum = 3600)]
+    dead_after_seconds: Option<f64>,
+    /// Whether steps that are workflows are started for it, which takes no handler; so it is unless said.
+    starts_workflows: Option<bool>,
+    /// Its identity, if it was registered before and has been forgotten; made up unless said.
+    worker_id: Option<String>,
+}
+
+impl NewWorkerJson {
+    fn worker(self) -> Result<NewWorker, Invalid> {
+        let names = |names: Vec<String>, read: fn(&str) -> Result<Name, Invalid>| {
+            names.iter().map(|name| read(name)).collect::<Result<Vec<_>, _>>()
+        };
+        let mut kinds = names(self.kinds, Name::kind)?;
+        if self.starts_workflows.unwrap_or(true) && !kinds.iter().any(|kind| **kind == *WORKFLOW) {
+            kinds.push(Name::stored(WORKFLOW));
+        }
+        let hostname = self.hostname.unwrap_or_default();
+        let id = match &self.worker_id {
+            Some(id) => WorkerId::new(&**id)?,
+            None => windlass::worker_id_at(&hostname),
+        };
+        let dead_after = self.dead_after_seconds.map(|given| seconds("dead_after_seconds", given));
+        let worker = NewWorker {
+            namespace: name_or_default(self.namespace.as_deref(), Name::namespace)?,
+            queues: self
+                .queues
+                .map_or_else(|| Ok(vec![Name::default()]), |queues| names(queues, Name::queue))?,
+            kinds,
+            pool_size: self.pool_size.unwrap_or(1),
+            version: self.version.unwrap_or_else(|| "unknown".into()),
+            host: hostname,
+            dead_after: dead_after.transpose()?.unwrap_or(DEAD_AFTER),
+            ..NewWorker::new(id)
+        };
+        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&worker.dead_after) {
+            return Err(Invalid::number("dead_after_seconds", worker.dead_after, "1 to 3600 seconds"));
+        }
+        if worker.pool_size == 0 {
+            return Err(Invalid::number("pool_size", 0, "1 or more"));
+        }
+        worker.check()?;
+        Ok(worker)
+    }
+}
+
+/// A worker that is registered.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = RegisteredWorker)]
+struct RegisteredJson {
+    worker_id: String,
+    /// How often it is to say that it lives.
+    heartbeat_seconds: Seconds,
+    /// How long it may be silent before others take its tasks.
+    dead_after_seconds: Seconds,
+}
+
+/// Register a worker
+///
+/// Its leases live as long as it sends heartbeats.
+#[utoipa::path(post, path = "/v1/workers", tag = "workers", request_body = NewWorkerJson, responses(
+    (status = 201, description = "Registered", body = RegisteredJson),
+))]
+async fn register(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    JsonBody(body): JsonBody<NewWorkerJson>,
+) -> Answered<(StatusCode, Json<RegisteredJson>)> {
+    let new = body.worker()?;
+    new.queues.iter().try_for_each(|queue| caller.check_queue(queue))?;
+    let worker = app.windlass.store().register(new).await?;
+    app.fleet.learn(&worker);
+    let told = RegisteredJson {
+        worker_id: worker.id.to_string(),
+        heartbeat_seconds: Seconds(worker.dead_after / 3),
+        dead_after_seconds: Seconds(worker.dead_after),
+    };
+    Ok((StatusCode::CREATED, Json(told)))
+}
+
+/// How long a request waits.
+fn wait(seconds: Option<f64>) -> Result<Duration, Invalid> {
+    let given = seconds.unwrap_or(0.0);
+    if !(0.0..=LONGEST_WAIT).contains(&given) {
+        return Err(Invalid::number("wait_seconds", given, "0 to 60"));
+    }
+    Ok(Duration::from_secs_f64(given))
+}
+
+/// A worker that leaves.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = DeregisteredWorker)]
+struct DeregisteredJson {
+    worker_id: String,
+}
+
+/// Deregister a worker: what it still holds goes to others at once
+#[utoipa::path(delete, path = "/v1/workers/{id}", tag = "workers", params(("id" = String, Path)),
+    responses((status = 200, description = "Forgotten, or never known", body = DeregisteredJson)))]
+async fn deregister(
+    Shared(app): Shared<App>,
+    InPath(PathWorker(worker)): InPathWorker,
+) -> Answered<Json<DeregisteredJson>> {
+    app.windlass.store().deregister(&worker).await?;
+    app.fleet.forget(&worker);
+    Ok(Json(DeregisteredJson { worker_id: worker.to_string() }))
+}
+
+/// Which workers to list.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WorkersQuery {
+    /// All of them, if none is said
+    namespace: Option<String>,
+}
+
+/// Registered workers.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = WorkerList)]
+struct WorkersJson<'a> {
+    workers: Vec<WorkerJson<'a>>,
+}
+
+/// List workers: which are alive, which one leads, and what they take
+#[utoipa::path(get, path = "/v1/workers", tag = "workers", params(WorkersQuery), responses(
+    (status = 200, description = "All registered workers", body = WorkersJson),
+))]
+async fn list(
+    Shared(app): Shared<App>,
+    Query(query): Query<WorkersQuery>,
+) -> Answered<axum::response::Response> {
+    let store = app.windlass.store();
+    let (mut workers, leader, now) = (store.workers().await?, store.leader().await?, store.now().await?);
+    workers.retain(|worker| query.namespace.as_deref().is_none_or(|wanted| *worker.namespace == *wanted));
+    let of = |worker| WorkerJson::of(worker, leader.as_ref(), now);
+    Ok(answer(&WorkersJson { workers: workers.iter().map(of).collect() }))
+}

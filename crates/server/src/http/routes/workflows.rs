@@ -1,0 +1,563 @@
+//! `/v1/workflows`.
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass::{
+    Command, Definition, Inspection, Invalid, Name, ReadyWorkflow, Receipt, Rejected, StartWorkflow,
+    Steering, WorkflowFilter, WorkflowId,
+};
+
+use super::super::extract::{BothInPath, InPath, JsonBody, OptionalBody, Query};
+use super::super::trace::{TRACEPARENT, Trace};
+use super::super::{Answered, App, Caller};
+use super::definitions::read;
+use super::tasks::{ByJson, ResolveJson, RetryJson, answer, at_most, bad_query, page, query_problem, words};
+use crate::picture::Format;
+use crate::show::step::Steps;
+use crate::show::task::ReceiptJson;
+use crate::show::workflow::{AncestorJson, Seen, SeenJson, StartedJson, WorkflowJson};
+
+pub(crate) fn reads() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(ready))
+        .routes(routes!(get))
+        .routes(routes!(graph_svg))
+        .routes(routes!(graph_mermaid))
+        .routes(routes!(ancestors))
+}
+
+pub(crate) fn starts() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(start))
+}
+
+pub(crate) fn operations() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(cancel))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(resolve))
+        .routes(routes!(give_up))
+        .routes(routes!(rerun))
+        .routes(routes!(cancel_step))
+        .routes(routes!(retry_step))
+        .routes(routes!(resolve_step))
+        .routes(routes!(skip_step))
+}
+
+/// A workflow to start: of a definition that the store has, or with steps of its own.
+#[derive(Deserialize, ToSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewWorkflow)]
+struct NewWorkflowJson {
+    /// Its id, if the caller made one: then it can be sent again without being started twice.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    id: Option<String>,
+    /// The name of its definition; of steps of its own, how it is called.
+    definition: Option<String>,
+    /// The newest unless said.
+    version: Option<String>,
+    /// The steps, as in a definition, if it is not of one that the store has.
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
+    steps: Option<Box<RawValue>>,
+    /// What steps of its own have in common, as in a definition.
+    #[schema(value_type = Option<serde_json::Value>)]
+    defaults: Option<Box<RawValue>>,
+    /// What a failure of steps of its own means, as in a definition.
+    #[schema(value_type = Option<String>)]
+    on_failure: Option<Box<RawValue>>,
+    /// What expressions call `input`, kept as it is sent.
+    #[schema(value_type = Option<serde_json::Value>)]
+    input: Option<Box<RawValue>>,
+    /// While a workflow of this name with this key exists, starting it again answers with the first.
+    idempotency_key: Option<String>,
+    /// `return`, unless said, answers with the workflow that has the key; `reject` refuses.
+    on_conflict: Option<ConflictJson>,
+    /// Added to the priority of its steps; 0 unless said.
+    priority: Option<i32>,
+    /// `default` unless said.
+    namespace: Option<String>,
+    /// What its steps are part of, a W3C trace context; what the header says unless said.
+    traceparent: Option<String>,
+}
+
+/// What to do about a key that exists.
+#[derive(Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = OnWorkflowConflict)]
+enum ConflictJson {
+    Return,
+    Reject,
+}
+
+/// How workflows with steps of their own are called, unless said.
+const AD_HOC: &str = "ad-hoc";
+
+/// A definition for one workflow alone, as text.
+#[derive(Serialize)]
+struct AdHoc<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    defaults: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_failure: Option<&'a RawValue>,
+    steps: &'a RawValue,
+}
+
+impl NewWorkflowJson {
+    fn start(&self, app: &App, caller: &Caller, trace: Trace) -> Answered<StartWorkflow> {
+        let traceparent = self.traceparent.as_deref().map(str::parse).transpose()?.or(trace.0);
+        let client = app.client(self.namespace.as_deref())?;
+        let is_own = self.steps.is_some();
+        let mut start = match (&self.definition, &self.steps) {
+            (_, Some(_)) if self.version.is_some() => {
+                let given = self.version.as_deref().unwrap_or_default();
+                return Err(Invalid::new("version", given, "none beside steps of its own").into());
+            }
+            (name, Some(steps)) => {
+                let name = name.as_deref().unwrap_or(AD_HOC);
+                let (defaults, on_failure) = (self.defaults.as_deref(), self.on_failure.as_deref());
+                let text = serde_json::to_string(&AdHoc { name, defaults, on_failure, steps });
+                let text = text.map_err(|error| Invalid::new("steps", &error.to_string(), "JSON"))?;
+                let definition = read(&text)?;
+                check_queues(caller, &definition)?;
+                client.start_ad_hoc(definition)
+            }
+            (Some(name), None) => client.start(name),
+            (None, None) => {
+                return Err(Invalid::number("definition", (), "the name of a definition, or steps").into());
+            }
+        };
+        if !is_own && (self.defaults.is_some() || self.on_failure.is_some()) {
+            return Err(Invalid::number("defaults, on_failure", (), "none, unless there are steps").into());
+        }
+        if let Some(version) = &self.version {
+            start = start.version(version);
+        }
+        if let Some(input) = &self.input {
+            start = start.input_json(input.get());
+        }
+        if let Some(key) = &self.idempotency_key {
+            start = start.key(key);
+        }
+        if self.on_conflict == Some(ConflictJson::Reject) {
+            start = start.reject_duplicate();
+        }
+        if let Some(traceparent) = traceparent {
+            start = start.traceparent(traceparent);
+        }
+        if let Some(actor) = caller.actor(None) {
+            start = start.actor(actor);
+        }
+        if let Some(id) = &self.id {
+            start = start.id(id.parse()?);
+        }
+        Ok(start.priority(self.priority.unwrap_or(0)))
+    }
+}
+
+/// Whether the caller may submit to all queues of a definition.
+pub(super) fn check_queues(caller: &Caller, definition: &Definition) -> Answered<()> {
+    definition.steps.iter().try_for_each(|step| {
+        let queue = step.queue.as_ref().or(definition.defaults.queue.as_ref());
+        caller.check_queue(queue.unwrap_or(&Name::default()))
+    })
+}
+
+/// Start a workflow
+///
+/// It is durable when the answer comes.
+#[utoipa::path(post, path = "/v1/workflows", tag = "workflows", request_body = NewWorkflowJson, params(
+    ("traceparent" = Option<String>, Header, description = TRACEPARENT),
+), responses(
+    (status = 201, description = "Started", body = StartedJson),
+    (status = 200, description = "A workflow with this key, or this very workflow, exists", body = StartedJson),
+))]
+async fn start(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    trace: Trace,
+    JsonBody(body): JsonBody<NewWorkflowJson>,
+) -> Answered<(StatusCode, Json<StartedJson>)> {
+    let start = body.start(&app, &caller, trace)?;
+    if caller.is_limited()
+        && let Some(name) = body.definition.as_deref().filter(|_| body.steps.is_none())
+    {
+        let client = app.client(body.namespace.as_deref())?;
+        if let Some(found) = client.definition(name, body.version.as_deref()).await? {
+            check_queues(&caller, found.blueprint.definition())?;
+        }
+    }
+    let started = match (start.await, &body.id) {
+        (Err(error), Some(id)) if matches!(error.rejected(), Some(Rejected::WorkflowIdConflict { .. })) => {
+            // Sent before, and the answer was lost; or another workflow has this id.
+            let found = app.client(None)?.workflow(id.parse()?).await?.map(|record| record.workflow);
+            let name = body.definition.as_deref().unwrap_or(AD_HOC);
+            match found.filter(|found| *found.name == *name) {
+                Some(found) => windlass::Started { id: found.id, state: found.state, created: false },
+                None => return Err(error.into()),
+            }
+        }
+        (answer, _) => answer?,
+    };
+    let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(StartedJson::of(&started))))
+}
+
+/// Which workflows to list. Everything that is said must hold.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// In this state; several with commas
+    state: Option<String>,
+    /// Of the definition with this name
+    definition: Option<String>,
+    /// All of them, if none is said
+    namespace: Option<String>,
+    /// Those that this task is
+    parent: Option<String>,
+    /// How many at most; 100 unless said
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// Go on after an earlier page
+    cursor: Option<String>,
+    /// Oldest first instead of newest first
+    oldest_first: Option<bool>,
+}
+
+impl ListQuery {
+    fn filter(&self) -> Result<WorkflowFilter, Invalid> {
+        Ok(WorkflowFilter {
+            states: words(self.state.as_deref())?,
+            namespace: self.namespace.as_deref().map(Name::namespace).transpose()?,
+            name: self.definition.as_deref().map(crate::definition::name).transpose()?,
+            parent: self.parent.as_deref().map(str::parse).transpose()?,
+        })
+    }
+}
+
+/// A page of workflows.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = WorkflowList)]
+struct WorkflowsJson<'a> {
+    workflows: Vec<WorkflowJson<'a>>,
+    /// Where to go on; a page may be short and still have one.
+    next_cursor: Option<String>,
+}
+
+/// List workflows, newest first
+#[utoipa::path(get, path = "/v1/workflows", tag = "workflows", params(ListQuery), responses(
+    (status = 200, description = "A page of workflows", body = WorkflowsJson),
+))]
+async fn list(Shared(app): Shared<App>, Query(query): Query<ListQuery>) -> Answered<Response> {
+    let filter = query.filter().map_err(|invalid| bad_query(&invalid))?;
+    let page = page(query.limit, query.cursor.as_deref(), query.oldest_first);
+    let listing = app.client(None)?.workflows(filter, page.map_err(|invalid| bad_query(&invalid))?).await;
+    let listing = listing.map_err(query_problem)?;
+    let workflows = listing.workflows.iter().map(WorkflowJson::of).collect();
+    Ok(answer(&WorkflowsJson { workflows, next_cursor: listing.next.map(|next| next.to_string()) }))
+}
+
+/// How many of the workflows that are ready.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ReadyQuery {
+    /// How many at most; 100 unless said
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// A workflow that has steps which can be claimed.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = ReadyWorkflow)]
+struct ReadyJson<'a> {
+    workflow: WorkflowJson<'a>,
+    ready_steps: u64,
+    computed_priority: f64,
+}
+
+/// Workflows that have steps which can be claimed.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = ReadyWorkflows)]
+struct ReadyListJson<'a> {
+    workflows: Vec<ReadyJson<'a>>,
+}
+
+/// Workflows that have steps which can be claimed, highest computed priority first
+#[utoipa::path(get, path = "/v1/workflows/ready", tag = "workflows", params(ReadyQuery), responses(
+    (status = 200, description = "Ready workflows", body = ReadyListJson),
+))]
+async fn ready(Shared(app): Shared<App>, Query(query): Query<ReadyQuery>) -> Answered<Response> {
+    let limit = at_most(query.limit, 100).map_err(|invalid| bad_query(&invalid))?;
+    let client = app.client(None)?;
+    let ready = client.functions().discovery().ready_workflows(limit).await;
+    let (ready, now) = (ready.map_err(query_problem)?, client.store().now().await?);
+    let workflows = ready.iter().map(|ReadyWorkflow { workflow, ready }| ReadyJson {
+        ready_steps: *ready,
+        computed_priority: workflow.computed_priority(now),
+        workflow: WorkflowJson::of(workflow),
+    });
+    Ok(answer(&ReadyListJson { workflows: workflows.collect() }))
+}
+
+/// How much of a large workflow is told.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct StepsQuery {
+    /// So many steps at most; 1,000 unless said
+    #[param(minimum = 0)]
+    steps: Option<usize>,
+    /// So many items of a step at most; 10 unless said
+    #[param(minimum = 0)]
+    items: Option<u32>,
+}
+
+/// A workflow with its steps, its output if it has ended well, and its history
+#[utoipa::path(get, path = "/v1/workflows/{id}", tag = "workflows", params(("id" = uuid::Uuid, Path), StepsQuery),
+    responses((status = 200, description = "The workflow", body = SeenJson)))]
+async fn get(
+    Shared(app): Shared<App>,
+    InPath(id): InPath<WorkflowId>,
+    Query(query): Query<StepsQuery>,
+) -> Answered<Response> {
+    let most = Steps { steps: query.steps.unwrap_or(1_000), items: query.items.unwrap_or(10) };
+    let seen = Seen::look(&app.client(None)?, id, most).await?;
+    let seen = seen.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
+    Ok(answer(&SeenJson::of(&seen)))
+}
+
+async fn inspect(app: &App, id: WorkflowId) -> Answered<Inspection> {
+    Ok(app.client(None)?.inspect(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?)
+}
+
+/// The picture of a workflow as it stands
+#[utoipa::path(get, path = "/v1/workflows/{id}/graph.svg", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, description = "The picture", body = String, content_type = "image/svg+xml")))]
+async fn graph_svg(Shared(app): Shared<App>, InPath(id): InPath<WorkflowId>) -> Answered<Response> {
+    let drawing = inspect(&app, id).await?.drawing();
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], Format::Svg.text(&drawing)).into_response())
+}
+
+/// The picture of a workflow as it stands, for Mermaid
+#[utoipa::path(get, path = "/v1/workflows/{id}/graph.mmd", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, description = "The picture", body = String, content_type = "text/plain")))]
+async fn graph_mermaid(Shared(app): Shared<App>, InPath(id): InPath<WorkflowId>) -> Answered<Response> {
+    let drawing = inspect(&app, id).await?.drawing();
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Format::Mermaid.text(&drawing))
+        .into_response())
+}
+
+/// Steps that come before another.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Ancestors)]
+struct AncestorsJson<'a> {
+    ancestors: Vec<AncestorJson<'a>>,
+}
+
+/// The steps that come before a step, nearest first, with what they have returned
+#[utoipa::path(get, path = "/v1/workflows/{id}/steps/{step}/ancestors", tag = "workflows",
+    params(("id" = uuid::Uuid, Path), ("step" = String, Path)), responses((status = 200, description = "Ancestors", body = AncestorsJson)))]
+async fn ancestors(
+    Shared(app): Shared<App>,
+    BothInPath(id, step): BothInPath<WorkflowId, String>,
+) -> Answered<Response> {
+    let ancestors = app.client(None)?.ancestors(id, &step).await.map_err(step_problem)?;
+    Ok(answer(&AncestorsJson { ancestors: ancestors.iter().map(AncestorJson::of).collect() }))
+}
+
+/// A step that is not there came from the path.
+fn step_problem(error: windlass::Error) -> super::super::Problem {
+    match error.rejected() {
+        Some(Rejected::Invalid(invalid)) if invalid.field == "step" => {
+            super::super::Problem::new(StatusCode::NOT_FOUND, "step_not_found", invalid.to_string())
+        }
+        _ => error.into(),
+    }
+}
+
+/// Changes a workflow as a whole.
+async fn steer(
+    app: &App,
+    caller: &Caller,
+    id: WorkflowId,
+    (verb, steering): (&str, Steering),
+    ByJson { reason, actor }: ByJson,
+) -> Answered<Response> {
+    caller.check_unlimited()?;
+    caller.audit(app, &format!("workflow.{verb}"), &id.to_string(), reason.as_deref()).await?;
+    let by = caller.by(actor.as_deref(), reason);
+    let workflow = app.client(None)?.steer(id, steering, by).await?;
+    Ok(answer(&WorkflowJson::of(&workflow)))
+}
+
+/// Stop a workflow: what has not ended is cancelled, and what runs is told to stop
+#[utoipa::path(post, path = "/v1/workflows/{id}/cancel", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    request_body(content = Option<ByJson>), responses((status = 200, description = "Where it is now", body = WorkflowJson)))]
+async fn cancel(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+    OptionalBody(by): OptionalBody<ByJson>,
+) -> Answered<Response> {
+    steer(&app, &caller, id, ("cancel", Steering::Cancel), by).await
+}
+
+/// Let nothing more of a workflow start; what is running goes on
+#[utoipa::path(post, path = "/v1/workflows/{id}/pause", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    request_body(content = Option<ByJson>), responses((status = 200, description = "Where it is now", body = WorkflowJson)))]
+async fn pause(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+    OptionalBody(by): OptionalBody<ByJson>,
+) -> Answered<Response> {
+    steer(&app, &caller, id, ("pause", Steering::Pause), by).await
+}
+
+/// Let a paused workflow go on
+#[utoipa::path(post, path = "/v1/workflows/{id}/resume", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    request_body(content = Option<ByJson>), responses((status = 200, description = "Where it is now", body = WorkflowJson)))]
+async fn resume(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+    OptionalBody(by): OptionalBody<ByJson>,
+) -> Answered<Response> {
+    steer(&app, &caller, id, ("resume", Steering::Resume), by).await
+}
+
+/// Settle a workflow by hand: what has not ended is cancelled
+#[utoipa::path(post, path = "/v1/workflows/{id}/resolve", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    request_body(content = Option<ByJson>), responses((status = 200, description = "Where it is now", body = WorkflowJson)))]
+async fn resolve(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+    OptionalBody(by): OptionalBody<ByJson>,
+) -> Answered<Response> {
+    steer(&app, &caller, id, ("resolve", Steering::Resolve), by).await
+}
+
+/// Take the failures of a workflow that is blocked by them as final
+#[utoipa::path(post, path = "/v1/workflows/{id}/give-up", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    request_body(content = Option<ByJson>), responses((status = 200, description = "Where it is now", body = WorkflowJson)))]
+async fn give_up(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+    OptionalBody(by): OptionalBody<ByJson>,
+) -> Answered<Response> {
+    steer(&app, &caller, id, ("give_up", Steering::GiveUp), by).await
+}
+
+/// From which step a workflow is repeated.
+#[derive(Deserialize, ToSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Rerun)]
+struct RerunJson {
+    /// The first step that is done again.
+    from: String,
+    reason: Option<String>,
+    actor: Option<String>,
+}
+
+/// Start a workflow that repeats another from a step on
+#[utoipa::path(post, path = "/v1/workflows/{id}/rerun", tag = "workflows", params(("id" = uuid::Uuid, Path)),
+    request_body = RerunJson, responses((status = 201, description = "Started", body = StartedJson)))]
+async fn rerun(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+    JsonBody(RerunJson { from, reason, actor }): JsonBody<RerunJson>,
+) -> Answered<(StatusCode, Json<StartedJson>)> {
+    caller.check_unlimited()?;
+    caller.audit(&app, "workflow.rerun", &id.to_string(), reason.as_deref()).await?;
+    let started = app.client(None)?.rerun(id, &from, caller.by(actor.as_deref(), reason)).await?;
+    Ok((StatusCode::CREATED, Json(StartedJson::of(&started))))
+}
+
+/// Changes a step: it is a task like any other.
+async fn operate(
+    app: &App,
+    caller: &Caller,
+    (id, step): (WorkflowId, &str),
+    reason: Option<&str>,
+    command: impl FnOnce(windlass::TaskId) -> Command,
+) -> Answered<Json<ReceiptJson>> {
+    let client = app.client(None)?;
+    let command = command(client.step(id, step).await.map_err(step_problem)?);
+    if caller.is_limited() {
+        let task = client.get(command.task()).await?;
+        task.map_or(Ok(()), |record| caller.check_queue(&record.task.spec.queue))?;
+    }
+    caller.audit(app, &format!("step.{}", super::verb(&command)), &format!("{id}/{step}"), reason).await?;
+    let receipt: Receipt = app.fold.apply(vec![command]).await?.remove(0)?;
+    Ok(Json(ReceiptJson::of(&receipt)))
+}
+
+/// Stop a step
+#[utoipa::path(post, path = "/v1/workflows/{id}/steps/{step}/cancel", tag = "workflows",
+    params(("id" = uuid::Uuid, Path), ("step" = String, Path)), request_body(content = Option<ByJson>),
+    responses((status = 200, description = "Where it is now", body = ReceiptJson)))]
+async fn cancel_step(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    BothInPath(id, step): BothInPath<WorkflowId, String>,
+    OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
+) -> Answered<Json<ReceiptJson>> {
+    let by = caller.by(actor.as_deref(), reason.clone());
+    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Cancel { task, by }).await
+}
+
+/// Let a step run now: a failed or cancelled one again, a waiting one without its delay
+#[utoipa::path(post, path = "/v1/workflows/{id}/steps/{step}/retry", tag = "workflows",
+    params(("id" = uuid::Uuid, Path), ("step" = String, Path)), request_body(content = Option<RetryJson>),
+    responses((status = 200, description = "Where it is now", body = ReceiptJson)))]
+async fn retry_step(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    BothInPath(id, step): BothInPath<WorkflowId, String>,
+    OptionalBody(RetryJson { reason, actor, force }): OptionalBody<RetryJson>,
+) -> Answered<Json<ReceiptJson>> {
+    let by = caller.by(actor.as_deref(), reason.clone());
+    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Retry { task, force, by }).await
+}
+
+/// Settle a step by hand, with what it would have returned
+#[utoipa::path(post, path = "/v1/workflows/{id}/steps/{step}/resolve", tag = "workflows",
+    params(("id" = uuid::Uuid, Path), ("step" = String, Path)), request_body(content = Option<ResolveJson>),
+    responses((status = 200, description = "Where it is now", body = ReceiptJson)))]
+async fn resolve_step(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    BothInPath(id, step): BothInPath<WorkflowId, String>,
+    OptionalBody(body): OptionalBody<ResolveJson>,
+) -> Answered<Json<ReceiptJson>> {
+    let (result, reason) = (body.result()?, body.reason);
+    let by = caller.by(body.actor.as_deref(), reason.clone());
+    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Resolve { task, result, by }).await
+}
+
+/// Decide that a step is not needed; what needs it is skipped too
+#[utoipa::path(post, path = "/v1/workflows/{id}/steps/{step}/skip", tag = "workflows",
+    params(("id" = uuid::Uuid, Path), ("step" = String, Path)), request_body(content = Option<ByJson>),
+    responses((status = 200, description = "Where it is now", body = ReceiptJson)))]
+async fn skip_step(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    BothInPath(id, step): BothInPath<WorkflowId, String>,
+    OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
+) -> Answered<Json<ReceiptJson>> {
+    let by = caller.by(actor.as_deref(), reason.clone());
+    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Skip { task, by }).await
+}

@@ -1,0 +1,227 @@
+//! `windlass serve`: a store as a service.
+
+mod config;
+mod listen;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use windlass::{DEAD_AFTER, RunningWorker};
+
+use crate::address::without_password;
+use crate::failure::Usage;
+use crate::http::{self, App, Metrics};
+use crate::session::Session;
+use crate::show::Answer;
+use crate::signals::Signals;
+use crate::table::Table;
+use crate::telemetry::Telemetry;
+use crate::teller::Teller;
+use crate::work::{ProgramArgs, Workshop};
+use config::{Config, File, SettingArgs, Shown};
+use listen::Listener;
+
+/// How often a server says that it lives.
+const BEAT: Duration = Duration::from_secs(10);
+
+/// Serve tasks and workflows over HTTP until Ctrl-C
+///
+/// Workers in any language claim from it by long poll; see docs/http.md. It also does what the passing of time asks for: retries, schedules,
+/// leases that ran out. Several servers on one PostgreSQL database are equal.
+///
+/// With --work it is a worker as well, and runs programs for tasks as `windlass work` does.
+///
+/// Without tokens it serves this machine alone, and everybody on it; `windlass token create` makes the first.
+///
+/// Ctrl-C, or SIGTERM: no more connections, requests in progress may finish, those that wait for work are answered at once.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  windlass serve
+  windlass serve --store postgres://localhost/app --listen 0.0.0.0:7070 --tls-cert cert.pem --tls-key key.pem
+  windlass serve --config /etc/windlass.toml --print-config
+  windlass serve --keep completed=7d,failed=30d
+  windlass serve --work --exec 'email:send=./send.sh' --run-steps
+
+Every setting is a flag, a variable of the environment (--max-body-bytes is WINDLASS_MAX_BODY_BYTES) and a key of the
+file (max_body_bytes); the first that is there holds.
+
+Exit codes: 0 stopped as asked, 1 it cannot serve, 2 not understood.")]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    settings: SettingArgs,
+    /// Also work: run the programs that --exec, --run-steps and --workflows name
+    #[arg(long)]
+    work: bool,
+    /// A file with settings, in TOML
+    #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
+    config: Option<PathBuf>,
+    /// Show all settings and where each comes from, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Show the description of all routes (OpenAPI 3.1), and end
+    #[arg(long, conflicts_with = "print_config")]
+    print_openapi: bool,
+    #[command(flatten, next_help_heading = "With --work")]
+    programs: ProgramArgs,
+}
+
+impl ServeArgs {
+    /// Whether it is about a store.
+    pub(crate) fn needs_store(&self) -> bool {
+        !self.print_openapi
+    }
+
+    /// The store that the file names, unless a flag or the environment does.
+    pub(crate) fn default_store(&self) -> Result<String> {
+        let file = File::read(self.config.as_deref())?;
+        Ok(file.get("store")?.unwrap_or_else(|| "sqlite:windlass.db".into()))
+    }
+}
+
+pub(crate) async fn run(session: &Session, args: &ServeArgs) -> Result<Answer> {
+    if args.print_openapi {
+        let text = http::description();
+        let json: serde_json::Value = serde_json::from_str(&text)?;
+        return Ok(Answer::new(text, &json));
+    }
+    if session.given_namespace().is_some() {
+        return Err(Usage::new("a server serves all namespaces; leave --namespace out").into());
+    }
+    if args.work {
+        args.programs.check(DEAD_AFTER)?;
+    } else if !args.programs.is_empty() {
+        return Err(Usage::new("--exec, --run-steps and --workflows say what to work on; add --work").into());
+    }
+    let file = File::read(args.config.as_deref())?;
+    let config = Config::read(&args.settings, &file, &|name| std::env::var(name).ok())?;
+    if args.print_config {
+        return Ok(show(session, &file, &config));
+    }
+    let (signals, teller) = (Signals::listen()?, Teller::start()?);
+    let log = teller.clone();
+    let telemetry = Telemetry::start(move || log.clone())?;
+    telemetry.remark().into_iter().for_each(|remark| teller.tell(remark));
+    let served = serve(session, &config, args, signals, &teller).await;
+    telemetry.end().await;
+    teller.end().await;
+    served
+}
+
+fn show(session: &Session, file: &File, config: &Config) -> Answer {
+    let from = session.named_by().map_or_else(|| file.origin("store"), ToOwned::to_owned);
+    let store = Shown { name: "store", value: without_password(session.address()), from };
+    let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
+    let all: Vec<&Shown> = std::iter::once(&store).chain(&config.shown).collect();
+    for Shown { name, value, from } in &all {
+        table.row([(*name).into(), (&**value).into(), (&**from).into()]);
+    }
+    Answer::new(table.render(session.paint(), ""), &json!({ "settings": all }))
+}
+
+async fn serve(
+    session: &Session,
+    config: &Config,
+    args: &ServeArgs,
+    mut signals: Signals,
+    teller: &Teller,
+) -> Result<Answer> {
+    let windlass = session.open().await?;
+    let metrics = Metrics::install()?;
+    let app = App::new(windlass.clone(), config.limits.clone(), metrics.clone());
+    if !config.limits.open && !app.has_tokens().await? {
+        return Err(anyhow!(
+            "without tokens only this machine may be served, and {} is open to others; make a token with \
+             `windlass token create`, or listen on 127.0.0.1",
+            config.listen
+        ));
+    }
+    let listener = Listener::bind(config).await?;
+    let described = windlass.store().describe().await?;
+    app.beat().await?;
+    let (address, scheme) = (listener.address()?, listener.scheme());
+    let said: Vec<_> = described.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    teller.tell(format!("{}: {}", without_password(session.address()), said.join(", ")));
+    teller.tell(format!("serving {scheme}://{address}"));
+    let crew = Crew::start(session, config, args, teller).await?;
+    let stop = CancellationToken::new();
+    let leader = windlass.worker().id(app.id().clone()).retention(config.retention.clone());
+    let leading = tokio::spawn(leader.lead_until(stop.clone().cancelled_owned()));
+    let living = tokio::spawn(live(app.clone(), metrics, stop.clone()));
+    let serving = tokio::spawn(listener.serve(http::router(&app), stop.clone()));
+    signals.next().await;
+    teller.tell("stopping: no more connections; Ctrl-C again ends at once");
+    app.stop_waiting();
+    stop.cancel();
+    let ended = async {
+        if let Some(crew) = &crew
+            && let Err(error) = crew.worker.stop().await
+        {
+            warn!(%error, "the worker did not end as it should");
+        }
+        let _ = serving.await;
+        let _ = living.await;
+        let _ = leading.await;
+        app.farewell().await
+    };
+    tokio::select! {
+        biased;
+        farewell = ended => {
+            if let Err(error) = farewell {
+                warn!(%error, "this server will count as dead");
+            }
+        }
+        () = signals.next() => {
+            if let Some(crew) = &crew {
+                crew.workshop.kill_all();
+            }
+        }
+    }
+    Ok(Answer::new("stopped\n", &json!({ "stopped": true })))
+}
+
+/// The worker in a server that works.
+struct Crew {
+    workshop: Arc<Workshop>,
+    worker: RunningWorker,
+}
+
+impl Crew {
+    /// Begins to work, if it is to.
+    async fn start(
+        session: &Session,
+        config: &Config,
+        args: &ServeArgs,
+        teller: &Teller,
+    ) -> Result<Option<Self>> {
+        if !args.work {
+            return Ok(None);
+        }
+        let workshop = Workshop::new(session, &args.programs, teller, false)?;
+        let worker = workshop.worker(session.open().await?, &args.programs);
+        // The server leads.
+        let worker = worker.grace(config.drain).leads(false).start().await?;
+        teller.tell(args.programs.greeting(worker.id()));
+        Ok(Some(Self { workshop, worker }))
+    }
+}
+
+/// Says again and again that this server lives.
+async fn live(app: App, metrics: Metrics, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(BEAT) => {}
+        }
+        metrics.keep_up();
+        if let Err(error) = app.beat().await {
+            warn!(%error, "the store cannot be told that this server lives");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `windlass token` and `windlass audit`: who may use a server, and what was done through it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+use windlass::access::Scope;
+use windlass::{AccessToken, AuditEntry, Cursor, Name, NewAuditEntry, Page, QueuePattern};
+
+use crate::actor::from_environment;
+use crate::escape::plain;
+use crate::failure::Usage;
+use crate::secret::Fresh;
+use crate::session::Session;
+use crate::show::{Answer, time};
+use crate::table::Table;
+use crate::{duration, moment};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum TokenCommand {
+    /// Make a token and show it, once
+    #[command(after_help = "Examples:
+  windlass token create ci --scope submit
+  windlass token create mailer --scope work --queue 'mail-*' --expires 90d
+
+From the first token on, every request needs one: as `Authorization: Bearer TOKEN`, or in WINDLASS_TOKEN.")]
+    Create(CreateArgs),
+    /// List tokens; their secrets are nowhere kept
+    #[command(after_help = "Example:\n  windlass token list")]
+    List,
+    /// Make a token worthless
+    #[command(after_help = "Example:\n  windlass token revoke ci")]
+    Revoke {
+        /// Its name
+        #[arg(value_parser = name)]
+        name: Name,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CreateArgs {
+    /// What it is called
+    #[arg(value_parser = name)]
+    name: Name,
+    /// What it may be used for: read, submit, work or admin, which includes the others; several with commas
+    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true)]
+    scopes: Vec<Scope>,
+    /// With which queues, such as mail-*; several with commas [default: all]
+    #[arg(long = "queue", value_name = "PATTERN", value_delimiter = ',')]
+    queues: Vec<QueuePattern>,
+    /// After how long it is worthless [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    expires: Option<Duration>,
+}
+
+/// The name of a token.
+fn name(text: &str) -> Result<Name, windlass::Invalid> {
+    Name::new("token name", text)
+}
+
+/// A token, without its secret.
+#[derive(Serialize, Debug)]
+struct TokenJson {
+    name: String,
+    id: String,
+    scopes: Vec<&'static str>,
+    queues: Vec<String>,
+    created_at: String,
+    created_by: Option<String>,
+    expires_at: Option<String>,
+    expired: bool,
+}
+
+impl TokenJson {
+    fn of(token: &AccessToken, now: windlass::Timestamp) -> Self {
+        Self {
+            name: token.name.to_string(),
+            id: token.id.clone(),
+            scopes: token.scopes.iter().map(|scope| scope.word()).collect(),
+            queues: token.queues.iter().map(ToString::to_string).collect(),
+            created_at: token.created_at.to_string(),
+            created_by: token.created_by.clone(),
+            expires_at: time(token.expires_at),
+            expired: token.has_expired(now),
+        }
+    }
+}
+
+pub(crate) async fn run(session: &Session, command: &TokenCommand) -> Result<Answer> {
+    if session.given_namespace().is_some() {
+        return Err(Usage::new("tokens hold in all namespaces; leave --namespace out").into());
+    }
+    match command {
+        TokenCommand::Create(args) => create(session, args).await,
+        TokenCommand::List => list(session).await,
+        TokenCommand::Revoke { name } => revoke(session, name).await,
+    }
+}
+
+/// Writes down who does something to a token. A server does that itself.
+async fn audit(session: &Session, action: &str, subject: &Name) -> Result<()> {
+    if session.is_remote() {
+        return Ok(());
+    }
+    let entry = NewAuditEntry {
+        actor: from_environment().unwrap_or_else(|| "command line".into()),
+        action: action.into(),
+        subject: subject.to_string(),
+        reason: None,
+    };
+    Ok(session.open().await?.store().audit(entry).await?)
+}
+
+async fn create(session: &Session, args: &CreateArgs) -> Result<Answer> {
+    let fresh = Fresh::make()?;
+    let store = session.open().await?.store();
+    let now = store.now().await?;
+    let token = AccessToken {
+        name: args.name.clone(),
+        id: fresh.id,
+        digest: fresh.digest,
+        scopes: args.scopes.iter().copied().collect::<BTreeSet<_>>(),
+        queues: args.queues.clone(),
+        created_at: now,
+        created_by: from_environment(),
+        expires_at: args.expires.map(|expires| now.plus(expires)),
+    };
+    token.check()?;
+    audit(session, "token.create", &token.name).await?;
+    store.put_access_token(token.clone()).await?;
+    let mut json = serde_json::to_value(TokenJson::of(&token, now))?;
+    json["token"] = json!(fresh.text);
+    let text = format!(
+        "{}\nIt is not shown again. Send it as `Authorization: Bearer …`, or set WINDLASS_TOKEN.\n",
+        fresh.text
+    );
+    Ok(Answer::new(text, &json))
+}
+
+async fn list(session: &Session) -> Result<Answer> {
+    let store = session.open_existing().await?.store();
+    let (tokens, now) = (store.access_tokens().await?, store.now().await?);
+    let mut table = Table::new(&["NAME", "ID", "SCOPES", "QUEUES", "CREATED", "BY", "EXPIRES"]);
+    for token in &tokens {
+        let scopes: Vec<_> = token.scopes.iter().map(|scope| scope.word()).collect();
+        let queues: Vec<_> = token.queues.iter().map(QueuePattern::as_str).collect();
+        table.row([
+            (&*token.name).into(),
+            (&*token.id).into(),
+            scopes.join(",").into(),
+            if queues.is_empty() { "all".into() } else { queues.join(",").into() },
+            moment::relative(token.created_at, now).into(),
+            token.created_by.as_deref().unwrap_or_default().into(),
+            token.expires_at.map(|at| moment::relative(at, now)).unwrap_or_default().into(),
+        ]);
+    }
+    let text = match tokens.is_empty() {
+        true => "no tokens: a server serves its own machine alone, and everybody on it\n".into(),
+        false => table.without_empty().render(session.paint(), ""),
+    };
+    let tokens: Vec<_> = tokens.iter().map(|token| TokenJson::of(token, now)).collect();
+    Ok(Answer::new(text, &json!({ "tokens": tokens })))
+}
+
+async fn revoke(session: &Session, name: &Name) -> Result<Answer> {
+    let store = session.open_existing().await?.store();
+    audit(session, "token.revoke", name).await?;
+    if !store.revoke_access_token(name).await? {
+        let told = format!("there is no token {:?}; `windlass token list` shows those that are", &**name);
+        return Err(anyhow::anyhow!(told));
+    }
+    let text = format!("token {name} is revoked; servers know within a few seconds\n");
+    Ok(Answer::new(text, &json!({ "name": &**name, "revoked": true })))
+}
+
+/// Show what operators did, newest first
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  windlass audit --limit 20")]
+pub(crate) struct AuditArgs {
+    /// How many at most, 1 to 1000
+    #[arg(long, value_name = "N", default_value = "100", value_parser = crate::task::limit)]
+    limit: usize,
+    /// Go on after an earlier page
+    #[arg(long)]
+    cursor: Option<Cursor>,
+}
+
+/// Something that an operator asked for.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = AuditEntry)]
+pub(crate) struct AuditEntryJson {
+    at: String,
+    /// The name of the token, and on whose behalf it was used.
+    actor: String,
+    action: String,
+    subject: String,
+    reason: Option<String>,
+}
+
+impl AuditEntryJson {
+    pub(crate) fn of(AuditEntry { at, actor, action, subject, reason }: &AuditEntry) -> Self {
+        Self {
+            at: at.to_string(),
+            actor: actor.clone(),
+            action: action.clone(),
+            subject: subject.clone(),
+            reason: reason.clone(),
+        }
+    }
+}
+
+/// What operators asked for, newest first.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = AuditList)]
+pub(crate) struct AuditJson {
+    pub(crate) entries: Vec<AuditEntryJson>,
+    /// Where to go on.
+    pub(crate) next_cursor: Option<String>,
+}
+
+pub(crate) async fn run_audit(session: &Session, args: &AuditArgs) -> Result<Answer> {
+    let page = Page { limit: args.limit, after: args.cursor, oldest_first: false };
+    let listing = session.open_existing().await?.store().audits(page).await?;
+    let mut table = Table::new(&["AT", "ACTOR", "ACTION", "SUBJECT", "REASON"]);
+    for AuditEntry { at, actor, action, subject, reason } in &listing.entries {
+        table.row([
+            moment::to_second(*at).into(),
+            (&**actor).into(),
+            (&**action).into(),
+            (&**subject).into(),
+            reason.as_deref().unwrap_or_default().into(),
+        ]);
+    }
+    let next_cursor = listing.next.map(|next| next.to_string());
+    let mut text = match listing.entries.is_empty() {
+        true => "nothing\n".into(),
+        false => table.without_empty().render(session.paint(), ""),
+    };
+    if let Some(next) = &next_cursor {
+        text += &format!("more with --cursor {}\n", plain(next));
+    }
+    let entries = listing.entries.iter().map(AuditEntryJson::of).collect();
+    Ok(Answer::new(text, &AuditJson { entries, next_cursor }))
+}

@@ -1,0 +1,160 @@
+//! Tokens: who may do what, and what is written down about it.
+
+use serde_json::{Value, json};
+
+use super::kit::{Answer, Server, list, text};
+use super::support::Place;
+
+/// Makes a token and gives its secret.
+fn create(place: &Place, name: &str, more: &[&str]) -> String {
+    text(&place.json(&[&["token", "create", name], more].concat())["token"])
+}
+
+struct Holder<'a>(&'a Server, String);
+
+impl Holder<'_> {
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let bearer = format!("Bearer {}", self.1);
+        let headers = [("content-type", "application/json"), ("authorization", &*bearer)];
+        let body = body.map(ToString::to_string);
+        self.0.ask_with(method, path, &headers, body.as_deref().map(str::as_bytes))
+    }
+}
+
+#[test]
+fn from_the_first_token_on_every_request_needs_one() {
+    let server = Server::start();
+    server.get("/v1/stats");
+    let token = create(&server.place, "reader", &["--scope", "read"]);
+    assert!(token.starts_with("wl_") && token.len() == 3 + 8 + 1 + 64, "{token}");
+    // The server learns of it within seconds.
+    while server.ask("GET", "/v1/stats", None).status == 200 {
+        std::thread::yield_now();
+    }
+    let refused = server.ask("GET", "/v1/stats", None);
+    refused.refused(401, "unauthenticated");
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    server.ask("GET", "/metrics", None).refused(401, "unauthenticated");
+    for path in ["/health", "/ready", "/openapi.json"] {
+        assert_eq!(server.ask("GET", path, None).status, 200, "{path}");
+    }
+    let reader = Holder(&server, token.clone());
+    reader.ask("GET", "/v1/stats", None).told(200);
+    let mut forged = token.clone();
+    forged.replace_range(70..71, if &token[70..71] == "0" { "1" } else { "0" });
+    Holder(&server, forged).ask("GET", "/v1/stats", None).refused(401, "unauthenticated");
+    let kept = std::fs::read(server.place.path().join("windlass.db")).unwrap();
+    let wal = std::fs::read(server.place.path().join("windlass.db-wal")).unwrap_or_default();
+    let secret = &token.as_bytes()[12..];
+    assert!(
+        !kept.windows(64).chain(wal.windows(64)).any(|bytes| bytes == secret),
+        "the secret is nowhere kept"
+    );
+    assert!(!server.place.run(&["token", "list"]).out.contains(&token[12..]));
+    server.place.json(&["token", "revoke", "reader"]);
+    create(&server.place, "other", &["--scope", "read"]);
+    while reader.ask("GET", "/v1/stats", None).status == 200 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn scopes_and_queues_bound_what_a_token_may_do() {
+    let place = Place::new();
+    let [read, submit, work, admin] =
+        ["read", "submit", "work", "admin"].map(|scope| create(&place, scope, &["--scope", scope]));
+    let mail = create(&place, "mail", &["--scope", "submit,read,work", "--queue", "mail-*"]);
+    let old = create(&place, "old", &["--scope", "admin", "--expires", "0s"]);
+    let server = Server::in_place(place, &[]);
+    let task = json!({ "kind": "x", "queue": "mail-in" });
+    let other = json!({ "kind": "x" });
+    let worker = json!({ "kinds": ["x"], "queues": ["mail-in"] });
+    let holder = |token: &String| Holder(&server, token.clone());
+    Holder(&server, old).ask("GET", "/v1/stats", None).refused(401, "unauthenticated");
+    // Each may do its own, and nothing else; the administrator everything.
+    for (token, may) in [(&read, "read"), (&submit, "submit"), (&work, "work"), (&admin, "all")] {
+        for (scope, method, path, body) in [
+            ("read", "GET", "/v1/tasks", None),
+            ("submit", "POST", "/v1/tasks", Some(&task)),
+            ("work", "POST", "/v1/workers", Some(&worker)),
+            ("admin", "POST", "/v1/queues/mail-in/pause", None),
+            ("admin", "GET", "/v1/audit", None),
+        ] {
+            let answer = holder(token).ask(method, path, body);
+            if may == "all" || may == scope {
+                assert!(answer.status < 300, "{may} {path}: {}", answer.body);
+            } else {
+                answer.refused(403, "forbidden");
+            }
+        }
+    }
+    let mail = holder(&mail);
+    let id = text(&mail.ask("POST", "/v1/tasks", Some(&task)).told(201)["id"]);
+    mail.ask("POST", "/v1/tasks", Some(&other)).refused(403, "forbidden");
+    let both = json!({ "tasks": [task, other] });
+    assert_eq!(mail.ask("POST", "/v1/tasks/batch", Some(&both)).refused(403, "forbidden")["index"], 1);
+    mail.ask("GET", &format!("/v1/tasks/{id}"), None).told(200);
+    mail.ask("GET", "/v1/tasks?queue=mail-in", None).told(200);
+    mail.ask("GET", "/v1/tasks", None).refused(403, "forbidden");
+    mail.ask("GET", "/v1/tasks?queue=default", None).refused(403, "forbidden");
+    mail.ask("GET", "/v1/events", None).refused(403, "forbidden");
+    mail.ask("POST", "/v1/workers", Some(&json!({ "kinds": ["x"] }))).refused(403, "forbidden");
+    mail.ask("POST", "/v1/workers", Some(&worker)).told(201);
+    let elsewhere = text(&holder(&admin).ask("POST", "/v1/tasks", Some(&other)).told(201)["id"]);
+    mail.ask("GET", &format!("/v1/tasks/{elsewhere}"), None).refused(403, "forbidden");
+    let flow = json!({ "steps": { "a": { "task": "x", "queue": "mail-in" }, "b": { "task": "x" } } });
+    mail.ask("POST", "/v1/workflows", Some(&flow)).refused(403, "forbidden");
+}
+
+#[test]
+fn what_operators_do_is_written_down_with_who_and_why() {
+    let place = Place::new();
+    let token = create(&place, "ops", &["--scope", "admin"]);
+    let server = Server::in_place(place, &[]);
+    let ops = Holder(&server, token);
+    let id = text(&ops.ask("POST", "/v1/tasks", Some(&json!({ "kind": "x" }))).told(201)["id"]);
+    let by = json!({ "reason": "wrong customer", "actor": "ada" });
+    ops.ask("POST", &format!("/v1/tasks/{id}/cancel"), Some(&by)).told(200);
+    ops.ask("POST", "/v1/queues/mail/pause", Some(&json!({ "reason": "storm" }))).told(200);
+    let shown = ops.ask("GET", &format!("/v1/tasks/{id}"), None).told(200);
+    let history = list(&shown["history"]);
+    assert_eq!(history[0]["actor"], "ops");
+    assert_eq!(
+        (&history[1]["actor"], &history[1]["note"]),
+        (&json!("ops for ada"), &json!("wrong customer"))
+    );
+    let audit = list(&ops.ask("GET", "/v1/audit", None).told(200)["entries"]);
+    let seen: Vec<_> =
+        audit.iter().map(|one| (text(&one["actor"]), text(&one["action"]), text(&one["subject"]))).collect();
+    assert_eq!(seen[0], ("ops".into(), "queue.pause".into(), "default/mail".into()));
+    assert_eq!(seen[1], ("ops".into(), "task.cancel".into(), id));
+    assert_eq!(seen[2], ("grace".into(), "token.create".into(), "ops".into()));
+    assert_eq!(audit[1]["reason"], "wrong customer");
+    assert_eq!(server.place.json(&["audit", "--limit", "1"])["entries"][0]["reason"], "storm");
+}
+
+#[test]
+fn with_tokens_others_than_this_machine_are_served_and_may_not_ask_too_often() {
+    let place = Place::new();
+    let token = create(&place, "ci", &["--scope", "read"]);
+    let server = Server::in_place(place, &["--listen", "0.0.0.0:0", "--rate-limit", "5"]);
+    let ci = Holder(&server, token);
+    let statuses: Vec<_> = (0..20).map(|_| ci.ask("GET", "/v1/stats", None)).collect();
+    let refused = statuses.iter().find(|answer| answer.status != 200).expect("it asks too often");
+    refused.refused(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+}
+
+#[test]
+fn mistakes_with_tokens_are_told() {
+    let place = Place::new();
+    place.run(&["token", "create", "x"]).told(2, "--scope");
+    place.run(&["token", "create", "x", "--scope", "root"]).told(2, "read, submit, work or admin");
+    place.run(&["token", "create", "a b", "--scope", "read"]).told(2, "token name");
+    place.run(&["token", "create", "x", "--scope", "read", "--queue", "a*b"]).told(2, "queue pattern");
+    place.run(&["token", "list"]).told(1, "there is no database");
+    create(&place, "x", &["--scope", "read"]);
+    place.run(&["token", "create", "x", "--scope", "read"]).told(1, "exists already");
+    place.run(&["token", "revoke", "y"]).told(1, "no token");
+    place.run(&["token", "list", "--namespace", "n"]).told(2, "all namespaces");
+}

@@ -1,0 +1,155 @@
+use std::io::{BufReader, Write};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::kit::{Server, answer, list, request, text};
+use super::support::Place;
+
+#[test]
+fn a_server_says_how_it_is() {
+    for server in Server::each() {
+        assert_eq!(server.get("/health")["status"], "healthy");
+        assert_eq!(server.get("/ready")["status"], "ready");
+        let description = server.get("/openapi.json");
+        assert_eq!(description["openapi"], "3.1.0");
+        assert!(description["paths"]["/v1/tasks"]["post"].is_object());
+        server.submit(&json!({ "kind": "x" }));
+        let metrics = server.ask("GET", "/metrics", None);
+        assert!(metrics.header("content-type").unwrap().starts_with("text/plain"));
+        for line in [
+            "windlass_http_requests_total{route=\"/v1/tasks\",method=\"POST\",status=\"201\"} 1",
+            "windlass_http_request_seconds_bucket{route=\"/v1/tasks\",method=\"POST\",le=\"0.0005\"}",
+        ] {
+            assert!(metrics.body.contains(line), "{line} in {}", metrics.body);
+        }
+        for _ in 0..50 {
+            server.ask("GET", &format!("/v1/{}", uuid::Uuid::new_v4()), None).refused(404, "route_not_found");
+        }
+        let after = server.ask("GET", "/metrics", None).body;
+        let routes = after.lines().filter(|line| line.starts_with("windlass_http_requests_total")).count();
+        assert!(routes < 20, "labels are bounded:\n{after}");
+    }
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_answers_those_who_wait() {
+    let mut server = Server::start();
+    let me = server.register(&json!({ "kinds": ["x"] }));
+    let path = format!("/v1/workers/{me}/claim");
+    let body = json!({ "wait_seconds": 60 }).to_string();
+    let mut stream = server.connect();
+    stream
+        .write_all(&request("POST", &path, &[("content-type", "application/json")], Some(body.as_bytes())))
+        .unwrap();
+    while !server.ask("GET", "/metrics", None).body.contains("windlass_http_waiting_claims 1\n") {
+        std::thread::yield_now();
+    }
+    server.running.signal(Signal::TERM);
+    let answered = answer(&mut BufReader::new(stream)).told(200);
+    assert_eq!(answered["tasks"], json!([]));
+    let said = server.running.end();
+    assert_eq!((said.code, &*said.out), (0, "stopped\n"), "{}", said.err);
+    let workers = server.place.json(&["worker", "list"]);
+    assert_eq!(list(&workers["workers"]).len(), 1, "the server has left, the worker has not: {workers}");
+}
+
+#[test]
+fn what_was_accepted_is_there_after_a_kill() {
+    for server in Server::each() {
+        let ids: Vec<_> = (0..20).map(|n| server.submit(&json!({ "kind": "x", "payload": n }))).collect();
+        let (place, address) = (server.place, server.address.to_string());
+        server.running.kill();
+        let again = Server::in_place(place, &["--listen", &address]);
+        for id in ids {
+            assert_eq!(again.task(&id)["state"], "pending");
+        }
+    }
+}
+
+#[test]
+fn without_tokens_only_this_machine_is_served() {
+    let place = Place::new();
+    place.run(&["serve", "--listen", "0.0.0.0:0"]).told(1, "windlass token create");
+    place.run(&["serve", "--listen", "localhost"]).told(2, "an address and a port");
+    place.run(&["serve", "--tls-cert", "x.pem"]).told(2, "tls_key");
+    place.run(&["serve", "--namespace", "x"]).told(2, "all namespaces");
+    let taken = Server::start();
+    place.run(&["serve", "--listen", &taken.address.to_string()]).told(1, "cannot listen on");
+}
+
+#[test]
+fn settings_are_shown_with_where_they_come_from() {
+    let place = Place::new();
+    let file = place.file("w.toml", "store = 'sqlite:other.db'\ndrain = '5s'\n");
+    let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+    command.args(["serve", "--print-config", "--json", "--max-requests", "9", "--config"]).arg(&file);
+    let said = command.env("WINDLASS_LISTEN", "127.0.0.1:9").output().unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let from = |name: &str| {
+        let all = list(&shown["settings"]);
+        let one = all.iter().find(|one| one["name"] == name).unwrap().clone();
+        (one["value"].clone(), one["from"].as_str().unwrap().split(' ').next().unwrap().to_owned())
+    };
+    assert_eq!(from("max_requests"), (json!("9"), "flag".into()));
+    assert_eq!(from("listen"), (json!("127.0.0.1:9"), "environment".into()));
+    assert_eq!(from("drain"), (json!("5s"), "file".into()));
+    assert_eq!(from("max_waiting"), (json!("5000"), "default".into()));
+    assert_eq!(from("store"), (json!("sqlite:other.db"), "file".into()));
+    assert!(place.files() == ["w.toml"], "nothing is made: {:?}", place.files());
+    let given = place.run(&["serve", "--print-config", "--store", "sqlite:given.db"]);
+    assert!(given.out.contains("flag --store"), "{}", given.out);
+    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/windlass.toml");
+    assert_eq!(place.run(&["serve", "--print-config", "--config", packaged]).code, 0, "it is understood");
+    let odd = place.file("odd.toml", "liste = 1");
+    place.run(&["serve", "--config", odd.to_str().unwrap()]).told(2, "no setting \"liste\"");
+}
+
+#[test]
+fn two_servers_on_one_database_are_equal() {
+    let [_, one] = Server::each();
+    let url = one.place.store_address();
+    let other = Server::in_place(Place::with_store(url), &[]);
+    let id = one.submit(&json!({ "kind": "x" }));
+    let me = other.register(&json!({ "kinds": ["x"] }));
+    let task = &other.claim(&me, &json!({ "wait_seconds": 60 }))[0];
+    assert_eq!(task["id"], json!(id));
+    let done = super::kit::outcome(task, "completed", &json!({ "result": 1 }));
+    assert_eq!(one.finish(&me, &done)["state"], "completed", "by way of the other");
+    let leaders = list(&one.get("/v1/workers")["workers"]);
+    assert_eq!(leaders.iter().filter(|one| one["leader"] == json!(true)).count(), 1, "{leaders:?}");
+}
+
+#[test]
+fn a_server_that_works_runs_programs() {
+    for (arguments, told) in [
+        (&["--exec", "a=true"][..], "add --work"),
+        (&["--run-steps"], "add --work"),
+        (&["--work"], "nothing to work on"),
+        (&["--work", "--exec", "a"], "KIND=COMMAND"),
+    ] {
+        let place = Place::new();
+        place.run(&[&["serve"], arguments].concat()).told(2, told);
+        assert_eq!(place.files(), [""; 0], "{arguments:?}");
+    }
+    let place = Place::new();
+    let (mut talk, mut go) = (place.fifo("talk"), place.fifo("go"));
+    let slow = "slow=echo begun > talk; read x < go; echo done";
+    let mut server =
+        Server::in_place(place, &["--work", "--exec", "greet=echo hello", "--exec", slow, "--run-steps"]);
+    let id = server.submit(&json!({ "kind": "greet" }));
+    assert_eq!(server.until(&format!("/v1/tasks/{id}"), "completed")["result"], "hello");
+    let steps = json!({ "a": { "run": "echo 1" }, "b": { "run": "echo 2", "needs": ["a"] } });
+    let workflow = text(&server.post("/v1/workflows", &json!({ "steps": steps }))["id"]);
+    server.until(&format!("/v1/workflows/{workflow}"), "complete");
+    // What runs when it is told to stop may end.
+    let slow = server.submit(&json!({ "kind": "slow" }));
+    assert_eq!(talk.line(), "begun");
+    server.running.signal(Signal::TERM);
+    server.running.until("stopping");
+    go.open();
+    assert_eq!(server.running.end().code, 0);
+    let task = server.place.task(&slow);
+    assert_eq!((&task["state"], &task["result"]), (&json!("completed"), &json!("done")));
+    assert_eq!(server.place.json(&["worker", "list"])["workers"], json!([]), "worker and server have left");
+}

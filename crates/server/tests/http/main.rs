@@ -1,0 +1,17 @@
+//! `windlass serve`, asked over real connections, on a file and on PostgreSQL.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod access;
+mod events;
+mod kit;
+mod lifecycle;
+mod refusals;
+mod slow;
+mod tasks;
+mod traces;
+mod workers;
+mod workflows;
