@@ -1,0 +1,124 @@
+"""One call of the HTTP contract, as a value: what is sent, and how the answer is read.
+
+Nothing is sent here. Both clients carry out the same calls, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Generic, Mapping, Optional, TypeVar, Union, cast
+from urllib.parse import quote, urlencode
+
+from .codec import decode, encode
+from .errors import refusal
+
+T = TypeVar("T")
+
+#: What may come after the `?`; `None` is left out.
+Query = Mapping[str, Union[str, int, float, bool, None]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer as it came, with the names of its headers in lower case."""
+
+    status: int
+    headers: Dict[str, str] = field(repr=False)
+    body: bytes
+
+
+def _json(answer: Answer) -> Any:
+    return decode(answer.body)
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request whose answer is a `T`."""
+
+    method: str
+    path: str
+    body: Optional[bytes] = None
+    content_type: str = "application/json"
+    #: Whether carrying it out twice is the same as once.
+    repeatable: bool = True
+    #: How long the server may wait before it answers, in seconds.
+    wait: float = 0.0
+    #: How a good answer is read.
+    read: Callable[[Answer], T] = field(default=cast("Callable[[Answer], T]", _json), repr=False)
+    #: What tells whether an earlier try was carried out, if a later one is refused as a conflict.
+    check: Optional[Call[T]] = None
+
+    def outcome(self, answer: Answer) -> T:
+        """What the answer says; a refusal is raised."""
+        if 200 <= answer.status < 300:
+            try:
+                return self.read(answer)
+            except (ValueError, KeyError, TypeError) as error:
+                detail = f"{self.method} {self.path} was answered with something unreadable: {error}"
+                raise refusal(502, {"code": "unexpected_answer", "detail": detail}) from None
+        raise refusal(answer.status, _problem(answer), _retry_after(answer))
+
+
+def _problem(answer: Answer) -> Dict[str, Any]:
+    try:
+        problem = decode(answer.body)
+    except ValueError:
+        problem = None
+    if isinstance(problem, dict) and "code" in problem:
+        return problem
+    said = answer.body[:200].decode(errors="replace")
+    return {"code": "unexpected_answer", "detail": f"status {answer.status}, which is not from Windlass: {said!r}"}
+
+
+def _retry_after(answer: Answer) -> Optional[float]:
+    try:
+        return max(0.0, float(answer.headers["retry-after"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def path(*parts: str) -> str:
+    """A path below `/v1`, with its parts quoted."""
+    return "/v1/" + "/".join(quote(part, safe=":") for part in parts)
+
+
+def asking(where: str, query: Query) -> str:
+    """A path with what comes after the `?`."""
+    text = urlencode([(name, _word(value)) for name, value in query.items() if value is not None])
+    return f"{where}?{text}" if text else where
+
+
+def get(where: str, query: Query = {}, read: Optional[Callable[[Any], T]] = None) -> Call[T]:
+    """Reads something."""
+    return Call("GET", asking(where, query), read=_then(read))
+
+
+def send(
+    method: str,
+    where: str,
+    body: Any,
+    repeatable: bool = True,
+    wait: float = 0.0,
+    read: Optional[Callable[[Any], T]] = None,
+    check: Optional[Call[T]] = None,
+) -> Call[T]:
+    """Sends JSON."""
+    return Call(method, where, encode(body), repeatable=repeatable, wait=wait, read=_then(read), check=check)
+
+
+def given(**fields: Any) -> Dict[str, Any]:
+    """The fields that are not `None`."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _then(read: Optional[Callable[[Any], T]]) -> Callable[[Answer], T]:
+    if read is None:
+        return cast("Callable[[Answer], T]", _json)
+    reading = read
+    return lambda answer: reading(_json(answer))
+
+
+def _word(value: Union[str, int, float, bool, None]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
