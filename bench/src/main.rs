@@ -5,8 +5,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::cast_precision_loss)]
 
 mod by_hand;
+mod http;
 mod peer;
 mod postgres;
+mod program;
 mod questions;
 mod table;
 mod through_engine;
@@ -26,6 +28,7 @@ use crate::table::{Row, Table};
 #[command(after_help = "Examples:\n  windlass-bench\n  windlass-bench --tasks 20000 --rounds 5\n  \
     windlass-bench --finished 1000000   the same with a million finished tasks in the file\n  \
     windlass-bench --workflows --postgres   chains, fans and layers of steps on PostgreSQL\n  \
+    windlass-bench --http   a server, and workers in another process\n  \
     windlass-bench --json > figures.json")]
 struct Args {
     /// Tasks per measurement at batches of 100 and more; smaller batches take fewer.
@@ -52,6 +55,9 @@ struct Args {
     /// Measure workflows instead of lone tasks.
     #[arg(long)]
     workflows: bool,
+    /// Measure the server over HTTP, next to the engine in its own process.
+    #[arg(long, conflicts_with_all = ["workflows", "questions"])]
+    http: bool,
     /// For how many seconds a transaction is held open beside the load, on PostgreSQL.
     #[arg(long, default_value_t = 5)]
     held: u64,
@@ -92,7 +98,7 @@ fn main() -> Result<()> {
         }
         return Ok(());
     }
-    if args.postgres && !args.workflows {
+    if args.postgres && !args.workflows && !args.http {
         postgres::measure(&runtime, &args, &mut table)?;
         if args.json {
             println!("{}", table.json());
@@ -104,8 +110,9 @@ fn main() -> Result<()> {
         None => tempfile::tempdir(),
     };
     let directory = temporary.context("no directory for the database files")?;
-    if args.workflows {
-        workflows::measure(&runtime, directory.path(), &args, &mut table)?;
+    if args.workflows || args.http {
+        let measure = if args.http { http::measure } else { workflows::measure };
+        measure(&runtime, directory.path(), &args, &mut table)?;
         if args.json {
             println!("{}", table.json());
         }

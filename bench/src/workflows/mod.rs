@@ -5,13 +5,12 @@ mod postgres;
 mod sqlite;
 
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 use windlass_testbed::postgres::Server;
 
+use crate::program::{self, answer, figure};
 use crate::table::{Row, Table};
 use crate::{Args, median};
 
@@ -90,21 +89,16 @@ struct Taken {
 
 /// The engine in a process of its own, so that its memory can be told from ours.
 fn through_engine(at: &Path, store: &[&str], shape: Shape) -> Result<Taken> {
-    // Built with this program, and so beside it.
-    let program = std::env::current_exe()?.with_file_name("windlass");
-    let output = Command::new(&program)
+    let mut command = program::windlass()?;
+    command
         .current_dir(at)
         .args(["bench", "--json", "--rounds", "1", "--workflow", &shape.name()])
-        .args(store)
-        .output()
-        .with_context(|| format!("{} cannot be run", program.display()))?;
-    ensure!(output.status.success(), "windlass bench: {}", String::from_utf8_lossy(&output.stderr));
-    let answer: Value = serde_json::from_slice(&output.stdout)?;
-    let figure = |name: &str| answer["figures"][0][name].as_f64().with_context(|| format!("no {name}"));
+        .args(store);
+    let figures = &answer(&mut command)?["figures"][0];
     Ok(Taken {
-        steps_per_second: figure("steps_per_second")?,
-        micros_a_step: figure("seconds_per_step")? * 1e6,
-        peak_megabytes: figure("peak_bytes").unwrap_or(0.0) / 1e6,
+        steps_per_second: figure(figures, "steps_per_second")?,
+        micros_a_step: figure(figures, "seconds_per_step")? * 1e6,
+        peak_megabytes: figure(figures, "peak_bytes").unwrap_or(0.0) / 1e6,
     })
 }
 
