@@ -176,7 +176,8 @@ pub struct Due {
     pub commands: Vec<Command>,
     /// Schedules whose next slot has come, earliest first.
     pub schedules: Vec<Schedule>,
-    /// The next moment at which a waiting task or a schedule becomes due, if neither list is full.
+    /// The next moment at which a waiting task or a schedule becomes due, if neither list is full; or an earlier one, at which a store
+    /// that was hindered from looking at everything wants to be asked again.
     pub next: Option<Timestamp>,
     /// When the first of the live workers counts as dead, unless it is heard of.
     pub silent_at: Option<Timestamp>,

@@ -63,6 +63,7 @@ pub use crate::migration::Migration;
 
 use connect::Address;
 use doorbell::{Doorbell, Hearing};
+use floor::Floors;
 use sql::Statement;
 
 /// Connections of one process, unless said otherwise, beside the one that listens.
@@ -155,7 +156,7 @@ struct Inner {
     schema: Schema,
     pool: Pool,
     sql: Arc<sql::Sql>,
-    floors: Arc<floor::Floors>,
+    floors: Arc<Floors>,
     clock: clock::PgClock,
     bell: Arc<Doorbell>,
     held: Mutex<turn::Held>,
@@ -174,7 +175,7 @@ impl Inner {
         migrate::migrate(&client, &address.schema).await?;
         drop(client);
         let schema = address.schema.clone();
-        let (sql, floors) = (Arc::new(sql::Sql::new(&schema)), Arc::<floor::Floors>::default());
+        let (sql, floors) = (Arc::new(sql::Sql::new(&schema)), Arc::new(Floors::unless(clock.is_some())));
         let sender = Uuid::new_v4().simple().to_string();
         let bell = Arc::new(Doorbell::new(sender, sql.clone(), floors.clone()));
         let inner = Arc::new(Self {
