@@ -34,8 +34,11 @@ const CHAIN: usize = 400;
 /// Tasks submitted one by one to workers that wait.
 const SAMPLES: usize = 300;
 
-/// Requests that wait at once.
+/// Requests that wait at once, each for how many seconds before it comes again, and how long that is looked at: long enough for all of them
+/// to have come again twice.
 const IDLE: usize = 1_000;
+const IDLE_WAIT: u32 = 20;
+const IDLE_LOOK: Duration = Duration::from_secs(45);
 
 /// Where tasks live while they are measured.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +119,11 @@ fn on(runtime: &Runtime, ground: Ground<'_>, args: &Args, table: &mut Table) -> 
             runtime.block_on(in_batches(server.address, tasks.next_multiple_of(BATCH)))?;
             rates.push(runtime.block_on(drain_with(server.address, workers, pool))?);
         }
-        push(format!("drain, {workers} workers of {pool}"), median(rates), drain, "in process");
+        let rate = median(rates);
+        push(format!("drain, {workers} workers of {pool}"), rate, drain, "in process");
+        if (workers, pool) == (64, POOL) {
+            push(format!("drain, {workers} workers, of in process"), rate / drain, 0.5, "target");
+        }
     }
     let (p50, p99) = (figure(&base, "p50_seconds")? * 1e3, figure(&base, "p99_seconds")? * 1e3);
     let wakes = runtime.block_on(wakes(server.address, 0))?;
@@ -244,12 +251,12 @@ async fn wakes_in_a_crowd(server: &Server) -> Result<Crowd> {
     let mut waiting = JoinSet::new();
     for _ in 0..IDLE {
         let mut worker = Worker::elsewhere(server.address).await?;
-        waiting.spawn(async move { while worker.turn(60).await.is_ok() {} });
+        waiting.spawn(async move { while worker.turn(IDLE_WAIT).await.is_ok() {} });
     }
     let mut wire = Wire::connect(server.address).await?;
     until_waiting(&mut wire, IDLE).await?;
     let (before, begun) = (server.cpu_seconds()?, Instant::now());
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(IDLE_LOOK).await;
     let percent = (server.cpu_seconds()? - before) / begun.elapsed().as_secs_f64() * 100.0;
     let (p50, p99) = wakes(server.address, IDLE).await?;
     let megabytes = server.megabytes()?;
