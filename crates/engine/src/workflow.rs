@@ -78,7 +78,8 @@ impl Client {
             tasks.extend(listing.tasks);
             page.after = listing.next;
             if page.after.is_none() {
-                return Ok(Some(Inspection { record, tasks }));
+                let at = self.store.now().await?;
+                return Ok(Some(Inspection { record, tasks, at }));
             }
         }
     }
@@ -136,7 +137,7 @@ impl Client {
     /// the same trace.
     pub async fn rerun(&self, id: WorkflowId, from: &str, by: By) -> Result<Started> {
         let unknown = Rejected::UnknownWorkflow { workflow: id };
-        let Inspection { record, tasks } = self.inspect(id).await?.ok_or(unknown)?;
+        let Inspection { record, tasks, .. } = self.inspect(id).await?.ok_or(unknown)?;
         let (workflow, blueprint) = (&record.workflow, &record.blueprint);
         let again = descendants(blueprint, place(blueprint, from)?.step);
         let is_done = |task: &&Task| matches!(task.status.state, State::Completed | State::ResolvedManually);
@@ -234,13 +235,15 @@ pub struct Inspection {
     pub record: WorkflowRecord,
     /// Its steps and their items, in the order of their places.
     pub tasks: Vec<Task>,
+    /// When it was looked at, by the store's clock.
+    pub at: Timestamp,
 }
 
 impl Inspection {
     /// How it is doing, in numbers.
     #[must_use]
     pub fn context(&self) -> ExecutionContext {
-        ExecutionContext::of(&self.tasks)
+        ExecutionContext::of(&self.tasks, self.record.workflow.paused, self.at)
     }
 
     /// The name of a task: `publish`, or `regions[3]` for an item.
@@ -251,10 +254,10 @@ impl Inspection {
         Workflow::place_name(step.map_or("?", |step| &step.name), place)
     }
 
-    /// What keeps a task from running.
+    /// What keeps a task from running; nothing, if it is ready.
     #[must_use]
     pub fn blocking_reason(&self, task: &Task) -> Option<BlockingReason> {
-        BlockingReason::of(task)
+        BlockingReason::of(task, self.record.workflow.paused, self.at)
     }
 
     /// The task of a step.

@@ -163,8 +163,14 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// How many workflows of each sort there are, in order.
     async fn workflow_counts(&self) -> Result<Vec<WorkflowCount>>;
 
-    /// The workflows that have steps which can be claimed, highest [rank](Workflow::rank) first, at most `limit`.
-    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>>;
+    /// The workflows in process that have steps which [nothing keeps from running](windlass_core::BlockingReason::of), highest
+    /// [rank](Workflow::rank) first, at most `limit`; of one namespace and of one name, if these are given.
+    async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>>;
 
     /// What happened to workflows since the beginning of the minute that `since` is in, and not longer ago than
     /// [`limits::ACTIVITY`](windlass_core::limits::ACTIVITY).

@@ -300,8 +300,13 @@ impl<W: Wrap> Store for Wrapped<W> {
         self.wrap.call("workflow_counts", self.inner.workflow_counts()).await
     }
 
-    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        self.wrap.call("ready_workflows", self.inner.ready_workflows(limit)).await
+    async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        self.wrap.call("ready_workflows", self.inner.ready_workflows(namespace, name, limit)).await
     }
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {

@@ -136,7 +136,7 @@ pub struct Readiness {
     pub backoff: Option<Duration>,
     /// When its last attempt began.
     pub last_attempted_at: Option<Timestamp>,
-    /// What keeps it from running.
+    /// What keeps it from running; none if and only if it is ready.
     pub blocking_reason: Option<BlockingReason>,
 }
 
@@ -162,7 +162,7 @@ impl Readiness {
         let states = || parents.iter().filter_map(|parent| state_of(*parent));
         let is_done = |state: &State| matches!(state, State::Completed | State::ResolvedManually);
         let is_retrying = status.state == State::WaitingForRetry;
-        let is_due = is_retrying && status.due_at.is_some_and(|due| due <= now);
+        let blocking_reason = BlockingReason::of(task, workflow.paused, now);
         let max_attempts = spec.max_attempts.map(std::num::NonZeroU32::get);
         let has_attempts = max_attempts.is_none_or(|most| status.attempt < most);
         Self {
@@ -173,7 +173,7 @@ impl Readiness {
             state: StepState::of(status),
             dependencies_satisfied: Parents::all(join, states()).met >= join.needed(total),
             retry_eligible: status.attempt == 0 || status.state != State::Failed && has_attempts,
-            ready_for_execution: task.is_claimable() || is_due && !workflow.paused,
+            ready_for_execution: blocking_reason.is_none(),
             last_failure_at: last_failure,
             next_retry_at: status.due_at.filter(|_| is_retrying),
             total_parents: total,
@@ -186,7 +186,7 @@ impl Readiness {
                 .zip(last_failure)
                 .map(|(due, failed)| due.since(failed)),
             last_attempted_at: status.started_at.or(status.claimed_at),
-            blocking_reason: BlockingReason::of(task),
+            blocking_reason,
         }
     }
 

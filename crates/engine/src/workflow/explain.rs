@@ -116,7 +116,7 @@ impl Client {
             // The other steps have nothing to do with it.
             _ => {
                 let record = self.store.workflow(workflow).await?.ok_or(unknown)?;
-                Inspection { record, tasks: Vec::new() }
+                Inspection { record, tasks: Vec::new(), at: facts.now }
             }
         };
         let waits = match facts.task.status.waits {
@@ -149,8 +149,17 @@ impl Client {
     pub async fn ancestors(&self, id: WorkflowId, step: &str) -> Result<Vec<StepAncestor>> {
         let unknown = Rejected::UnknownWorkflow { workflow: id };
         let inspection = self.inspect(id).await?.ok_or(unknown)?;
-        let blueprint = &inspection.record.blueprint;
-        let before = blueprint.graph().ancestors(place(blueprint, step)?.step);
+        let number = place(&inspection.record.blueprint, step)?.step;
+        self.ancestors_of(&inspection, number).await
+    }
+
+    pub(crate) async fn ancestors_of(
+        &self,
+        inspection: &Inspection,
+        number: u32,
+    ) -> Result<Vec<StepAncestor>> {
+        let (id, blueprint) = (inspection.record.workflow.id, &inspection.record.blueprint);
+        let before = blueprint.graph().ancestors(number);
         let results = self.store.results(before.iter().map(|(step, _)| id.step(*step)).collect()).await?;
         let all = before.into_iter().zip(results).filter_map(|((number, distance), result)| {
             let (step, task) = (blueprint.step(number)?, inspection.step(number)?);

@@ -436,9 +436,15 @@ impl Store for Line {
         self.plain("workflow_counts", async move { store.workflow_counts().await }).await
     }
 
-    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        let store = self.world.store.clone();
-        self.plain("ready_workflows", async move { store.ready_workflows(limit).await }).await
+    async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        let (store, namespace, name) = (self.world.store.clone(), namespace.cloned(), name.cloned());
+        let answer = async move { store.ready_workflows(namespace.as_ref(), name.as_ref(), limit).await };
+        self.plain("ready_workflows", answer).await
     }
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {

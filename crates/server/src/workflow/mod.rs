@@ -259,12 +259,8 @@ async fn see(session: &Session, client: &Client, id: WorkflowId, most: Steps) ->
 async fn list_ready(session: &Session, args: &ListArgs) -> Result<Answer> {
     let (scope, client) = (session.scope(args.all_namespaces)?, session.existing().await?);
     let now = client.store().now().await?;
-    let mut ready = client.functions().discovery().ready_workflows(limits::PAGE).await?;
-    ready.retain(|one| {
-        scope.as_ref().is_none_or(|namespace| one.workflow.namespace == *namespace)
-            && args.name.as_ref().is_none_or(|name| one.workflow.name == *name)
-    });
-    ready.truncate(args.limit);
+    let discovery = client.functions().discovery();
+    let ready = discovery.ready_workflows(scope.as_ref(), args.name.as_ref(), args.limit).await?;
     let mut table = Table::new(&["WORKFLOW", "DEFINITION", "STATE", "READY", "PRIORITY", "COMPUTED"]);
     let mut all = Vec::new();
     for ReadyWorkflow { workflow, ready } in &ready {

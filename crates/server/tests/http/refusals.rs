@@ -99,6 +99,8 @@ const BAD: [(&str, &str, &str, u16, &str); 79] = [
     ("GET", "/v1/workflows/NONE", "", 404, "workflow_not_found"),
     ("GET", "/v1/workflows/ready?limit=0", "", 400, "bad_request"),
     ("GET", "/v1/workflows/ready?limit=1001", "", 400, "bad_request"),
+    ("GET", "/v1/workflows/ready?namespace=no%20good", "", 400, "bad_request"),
+    ("GET", "/v1/workflows/ready?definition=no%20good", "", 400, "bad_request"),
     ("GET", "/v1/analytics/slowest-steps?limit=0", "", 400, "bad_request"),
     ("POST", "/v1/workflows", "{}", 422, "invalid_task"),
     ("POST", "/v1/workflows", "{\"definition\": \"none\"}", 404, "definition_not_found"),

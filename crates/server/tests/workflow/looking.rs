@@ -160,6 +160,17 @@ fn what_is_ready_slow_and_healthy_is_shown() {
     assert!(first["computed_priority"].as_f64().unwrap() >= 3.0, "{ready}");
     assert_eq!(ready["workflows"].as_array().unwrap().len(), 1, "{blocked} has none");
     assert!(text(&place, &["workflow", "list", "--ready"]).contains("COMPUTED"));
+    for (flags, many) in [
+        (&["--all-namespaces"][..], 1),
+        (&["--namespace", "tenant"], 0),
+        (&["--name", "nightly", "--limit", "1"], 1),
+        (&["--name", "daily"], 0),
+    ] {
+        let ready = place.json(&[&["workflow", "list", "--ready"], flags].concat());
+        assert_eq!(ready["workflows"].as_array().unwrap().len(), many, "{flags:?}");
+    }
+    let seen = place.json(&["workflow", "get", &fresh]);
+    assert_eq!((&seen["ready_steps"], &step(&seen, "extract")["blocking_reason"]), (&json!(1), &json!(null)));
 
     let steps = place.json(&["stats", "--slowest", "steps", "--name", "nightly"]);
     let regions = steps["slowest"].as_array().unwrap().iter().find(|one| one["step"] == "regions").unwrap();
@@ -174,6 +185,30 @@ fn what_is_ready_slow_and_healthy_is_shown() {
     assert!(each["slowest"][0]["task"].is_string());
     assert!(text(&place, &["stats", "--slowest", "steps"]).contains("LONGEST"));
     assert_eq!(place.json(&["stats", "--slowest", "workflows"])["slowest"], json!([]), "none is over");
+
+    // Each flag lets through what it should, and keeps out the rest.
+    let many = |flags: &[&str]| {
+        let found = place.json(&[&["stats", "--slowest", "steps"], flags].concat());
+        found["slowest"].as_array().unwrap().len()
+    };
+    let all = many(&[]);
+    assert!(all >= 4, "{all}");
+    for (flags, found) in [
+        (["--since", "1h"], all),
+        (["--since", "1ms"], 0),
+        (["--name", "nightly"], all),
+        (["--name", "daily"], 0),
+        (["--definition-version", "1"], all),
+        (["--definition-version", "2"], 0),
+        (["--min-executions", "4"], 1),
+        (["--min-executions", "5"], 0),
+        (["--namespace", "default"], all),
+        (["--namespace", "tenant"], 0),
+        (["--limit", "2"], 2),
+    ] {
+        assert_eq!(many(&flags), found, "{flags:?}");
+    }
+    assert_eq!(many(&["--all-namespaces"]), all);
 
     let health = place.json(&["stats", "--health"]);
     assert_eq!(

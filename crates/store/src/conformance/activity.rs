@@ -4,20 +4,25 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::{
-    Activity, Command, Executions, Name, NewWorkflow, Outcome, Retention, State, Steering, Timestamp,
-    WorkflowState, limits,
+    Activity, Command, Execution, ExecutionContext, Executions, Name, NewWorkflow, Outcome, Retention, Source,
+    State, Steering, Timestamp, WorkflowState, limits,
 };
 
-use super::{Case, ad_hoc, completed, definition, failed_for_good, scenarios, token};
-use crate::WorkflowCount;
+use super::{
+    Case, ad_hoc, claim_of, completed, definition, definition_of, failed_for_good, scenarios, token,
+};
+use crate::{Filter, Page, WorkflowCount};
 
 scenarios![
     workflows_are_counted_by_name_and_state,
     what_happens_is_counted_by_the_minute,
     what_is_long_ago_is_forgotten,
     those_with_steps_to_claim_are_ready,
+    what_has_come_due_is_ready,
     ready_workflows_are_in_the_order_of_their_computed_priority,
+    ready_workflows_are_found_by_namespace_and_name,
     the_slowest_come_first,
+    the_slowest_are_found_by_definition_and_moment,
 ];
 
 /// Keeps nothing that is over.
@@ -89,7 +94,7 @@ async fn those_with_steps_to_claim_are_ready(case: &Case) {
     let worker = case.worker("w").await;
     let id = case.start(1, json!({ "a": {}, "b": {}, "c": { "needs": ["a"] } })).await;
     let ready = async || {
-        let ready = case.store().ready_workflows(10).await.unwrap();
+        let ready = case.store().ready_workflows(None, None, 10).await.unwrap();
         ready.into_iter().map(|one| (one.workflow.id, one.ready)).collect::<Vec<_>>()
     };
     assert_eq!(ready().await, [(id, 2)]);
@@ -106,7 +111,41 @@ async fn those_with_steps_to_claim_are_ready(case: &Case) {
     assert_eq!(ready().await, [], "what waits for a retry is not ready");
     assert_eq!(case.state(held[0].task.id).await, State::WaitingForRetry);
     assert_eq!(case.workflow(id).await.workflow.retries, 1);
-    assert_eq!(case.store().ready_workflows(0).await.unwrap(), []);
+    assert_eq!(case.store().ready_workflows(None, None, 0).await.unwrap(), []);
+}
+
+/// 2.9: a wait that is over is one, whether anybody has promoted the step or not; but not in a workflow that is paused.
+async fn what_has_come_due_is_ready(case: &Case) {
+    let worker = case.worker("w").await;
+    let lane = json!({ "key": "narrow", "limit": 1 });
+    let id = case.start(1, json!({ "a": {}, "b": {}, "c": {}, "d": { "lane": lane }, "e": { "lane": lane } })).await;
+    let ready = async || {
+        let ready = case.store().ready_workflows(None, None, 10).await.unwrap();
+        ready.into_iter().map(|one| one.ready).collect::<Vec<u64>>()
+    };
+    assert_eq!(ready().await, [4], "one waits for a place in its lane");
+    let held = case.claim(&worker, 3).await;
+    assert_eq!(ready().await, [1]);
+    let hour = Duration::from_secs(3600);
+    let failed = Outcome::Failed { error: "no".into(), retryable: true, retry_after: Some(hour) };
+    case.finish(&held[0], failed).await.unwrap();
+    case.finish(&held[1], Outcome::Snoozed { delay: 2 * hour }).await.unwrap();
+    assert_eq!(ready().await, [1]);
+    case.pass(3600);
+    assert_eq!(ready().await, [2], "the retry");
+    case.pass(3600);
+    assert_eq!(ready().await, [3], "and what was snoozed");
+    let tasks = case.store().tasks(Filter { workflow: Some(id), ..Filter::default() }, Page::default()).await;
+    let tasks = tasks.unwrap().tasks;
+    assert_eq!(ExecutionContext::of(&tasks, false, case.now()).ready, 3, "the core says so, too");
+    case.steer(id, Steering::Pause).await;
+    assert_eq!(case.flow(id).await, WorkflowState::StepsInProcess, "a worker has one");
+    assert!(ready().await.is_empty(), "it goes on waiting");
+    assert_eq!(ExecutionContext::of(&tasks, true, case.now()).ready, 0);
+    case.steer(id, Steering::Resume).await;
+    assert_eq!(ready().await, [3]);
+    case.chores().await;
+    assert_eq!(ready().await, [3], "promoted, it is as ready as before");
 }
 
 /// C44: priority, then age: ten hours are a point, and so are ten retries.
@@ -117,14 +156,43 @@ async fn ready_workflows_are_in_the_order_of_their_computed_priority(case: &Case
     let (old, high) = (start(1, 0).await, start(2, 1).await);
     case.pass(11 * 3600);
     let (new, newer) = (start(3, 1).await, start(4, 0).await);
-    let ready = case.store().ready_workflows(10).await.unwrap();
+    let ready = case.store().ready_workflows(None, None, 10).await.unwrap();
     let ids: Vec<_> = ready.iter().map(|one| one.workflow.id).collect();
     assert_eq!(ids, [high, old, new, newer], "eleven hours are more than a point");
     let now = case.now();
     let points: Vec<f64> = ready.iter().map(|one| one.workflow.computed_priority(now)).collect();
     assert!(points.is_sorted_by(|a, b| a >= b), "{points:?}");
     assert!((points[1] - 1.1).abs() < 1e-6 && (points[2] - 1.0).abs() < 1e-6, "{points:?}");
-    assert_eq!(case.store().ready_workflows(2).await.unwrap(), ready[..2]);
+    assert_eq!(case.store().ready_workflows(None, None, 2).await.unwrap(), ready[..2]);
+}
+
+/// However many others come before them.
+async fn ready_workflows_are_found_by_namespace_and_name(case: &Case) {
+    let name = |name: &str| Name::new("definition", name).unwrap();
+    let start = async |n, namespace: &str, flow: &str, priority| {
+        let definition = definition_of(json!({ "name": flow, "steps": { "a": {} } }));
+        let namespace = name(namespace);
+        case.begin(NewWorkflow { namespace, priority, ..ad_hoc(n, definition) }).await.id
+    };
+    for n in 0..5 {
+        start(n, "default", "loud", 100).await;
+    }
+    let (first, second) = (start(10, "tenant", "one", 1).await, start(11, "tenant", "two", 0).await);
+    let third = start(12, "default", "one", 0).await;
+    let (tenant, one, nobody) = (name("tenant"), name("one"), name("nobody"));
+    for (namespace, flow, limit, expected) in [
+        (Some(&tenant), None, 10, vec![first, second]),
+        (Some(&tenant), None, 1, vec![first]),
+        (Some(&tenant), Some(&one), 10, vec![first]),
+        (None, Some(&one), 10, vec![first, third]),
+        (Some(&nobody), None, 10, vec![]),
+        (None, Some(&nobody), 10, vec![]),
+    ] {
+        let ready = case.store().ready_workflows(namespace, flow, limit).await.unwrap();
+        let ids: Vec<_> = ready.iter().map(|one| one.workflow.id).collect();
+        assert_eq!(ids, expected, "{namespace:?} {flow:?} {limit}");
+    }
+    assert_eq!(case.store().ready_workflows(None, None, 100).await.unwrap().len(), 8);
 }
 
 fn slowest(of_steps: bool, together: Option<u64>) -> Executions {
@@ -173,5 +241,78 @@ async fn the_slowest_come_first(case: &Case) {
         Executions { limit: 0, ..slowest(false, None) },
     ] {
         assert_eq!(ask(nothing).await, []);
+    }
+}
+
+/// 2.18, C40: each filter lets through what it should.
+async fn the_slowest_are_found_by_definition_and_moment(case: &Case) {
+    let worker = case.worker("w").await;
+    let name = |name: &str| Name::new("definition", name).unwrap();
+    let mut moments = Vec::new();
+    for (n, namespace, flow, version) in [
+        (1, "default", "one", "1"),
+        (2, "default", "one", "2"),
+        (3, "default", "two", "1"),
+        (4, "default", "one", "1"),
+        (5, "tenant", "one", "1"),
+    ] {
+        let definition = definition_of(json!({ "name": flow, "version": version, "steps": { "a": {} } }));
+        let namespace = name(namespace);
+        case.store().define(&namespace, definition.clone()).await.unwrap();
+        let source = Source::Named { name: name(flow), version: Some(version.into()) };
+        case.begin(NewWorkflow { source, namespace: namespace.clone(), ..ad_hoc(n, definition) }).await;
+        let mut claim = claim_of(&worker, 1);
+        claim.namespace = namespace;
+        let held = case.store().claim(claim).await.unwrap().remove(0);
+        case.apply(Command::Start { token: token(&held), at: None }).await.unwrap();
+        case.pass(n);
+        case.complete(&held).await;
+        moments.push(case.now());
+        case.pass(60);
+    }
+    let (default, tenant, one, two) = (name("default"), name("tenant"), name("one"), name("two"));
+    let version = |version: &str| Some(version.to_owned());
+    for of_steps in [true, false] {
+        // How long each of those that are found took, slowest first: it says which one it is.
+        let each = async |wanted: Executions| {
+            let found = case.store().executions(Executions { of_steps, together: None, ..wanted }).await.unwrap();
+            found.iter().map(|one| one.max.as_secs()).collect::<Vec<_>>()
+        };
+        let all = || slowest(of_steps, None);
+        assert_eq!(each(all()).await, [5, 4, 3, 2, 1]);
+        assert_eq!(each(Executions { namespace: Some(default.clone()), ..all() }).await, [4, 3, 2, 1]);
+        assert_eq!(each(Executions { namespace: Some(tenant.clone()), ..all() }).await, [5]);
+        assert_eq!(each(Executions { name: Some(one.clone()), ..all() }).await, [5, 4, 2, 1]);
+        assert_eq!(each(Executions { name: Some(two.clone()), ..all() }).await, [3]);
+        assert_eq!(each(Executions { version: version("1"), ..all() }).await, [5, 4, 3, 1]);
+        assert_eq!(each(Executions { version: version("2"), ..all() }).await, [2]);
+        assert_eq!(each(Executions { since: moments[3], ..all() }).await, [5, 4], "and what ended then");
+        let since = moments[3].plus(Duration::from_micros(1));
+        assert_eq!(each(Executions { since, ..all() }).await, [5]);
+        let several = Executions {
+            namespace: Some(default.clone()),
+            name: Some(one.clone()),
+            version: version("1"),
+            since: moments[1],
+            ..all()
+        };
+        assert_eq!(each(several).await, [4], "all of them at once");
+        // Several together, and only what there were enough of.
+        let together = async |least, wanted: Executions| {
+            let wanted = Executions { of_steps, together: Some(least), ..wanted };
+            let found = case.store().executions(wanted).await.unwrap();
+            let told = |one: &Execution| (one.name.to_string(), one.version.clone(), one.executions);
+            found.iter().map(told).collect::<Vec<_>>()
+        };
+        let told = |name: &str, version: &str, many| (name.to_owned(), version.to_owned(), many);
+        assert_eq!(together(1, all()).await.len(), 4);
+        assert_eq!(together(2, all()).await, [told("one", "1", 2)]);
+        assert_eq!(together(3, all()).await, []);
+        let of = |namespace: &Name| Executions { namespace: Some(namespace.clone()), ..all() };
+        assert_eq!(together(1, of(&tenant)).await, [told("one", "1", 1)]);
+        assert_eq!(together(2, of(&tenant)).await, []);
+        let late = Executions { since: moments[1], name: Some(one.clone()), ..of(&default) };
+        assert_eq!(together(1, late.clone()).await, [told("one", "1", 1), told("one", "2", 1)]);
+        assert_eq!(together(2, late).await, [], "what ended before does not count");
     }
 }

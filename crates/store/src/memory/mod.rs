@@ -388,8 +388,13 @@ impl Store for MemoryStore {
         Ok(self.open()?.workflow_counts())
     }
 
-    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        Ok(self.open()?.ready_workflows(limit))
+    async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        Ok(self.open()?.ready_workflows((namespace, name), limit, self.clock.now()))
     }
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {

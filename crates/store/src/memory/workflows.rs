@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use windlass_core::{
-    Activity, Before, By, Cascade, Definition, Ended, Execution, Executions, Json, Name, NewWorkflow,
+    Activity, Before, BlockingReason, By, Cascade, Definition, Ended, Execution, Executions, Json, Name, NewWorkflow,
     OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted, Within,
     Workflow, WorkflowId, WorkflowState, conclude, limits, nest,
 };
@@ -300,15 +300,25 @@ impl Rows {
         counts.into_iter().map(count).collect()
     }
 
-    pub(super) fn ready_workflows(&self, limit: usize) -> Vec<ReadyWorkflow> {
+    pub(super) fn ready_workflows(
+        &self,
+        (namespace, name): (Option<&Name>, Option<&Name>),
+        limit: usize,
+        now: Timestamp,
+    ) -> Vec<ReadyWorkflow> {
         let mut ready = Vec::new();
-        let in_process = |record: &&WorkflowRecord| record.workflow.state == WorkflowState::StepsInProcess;
+        let is_wanted = |workflow: &Workflow| {
+            workflow.state == WorkflowState::StepsInProcess
+                && namespace.is_none_or(|namespace| workflow.namespace == *namespace)
+                && name.is_none_or(|name| workflow.name == *name)
+        };
         for (seq, WorkflowRecord { workflow, .. }) in
-            self.workflows.iter().filter(|(_, record)| in_process(record))
+            self.workflows.iter().filter(|(_, record)| is_wanted(&record.workflow))
         {
-            let claimable = self.in_range(workflow.id.tasks()).filter(|task| task.is_claimable()).count();
-            if claimable > 0 {
-                ready.push((std::cmp::Reverse(workflow.rank()), *seq, workflow, claimable));
+            let is_ready = |task: &&Task| BlockingReason::of(task, workflow.paused, now).is_none();
+            let many = self.in_range(workflow.id.tasks()).filter(is_ready).count();
+            if many > 0 {
+                ready.push((std::cmp::Reverse(workflow.rank()), *seq, workflow, many));
             }
         }
         ready.sort_unstable_by_key(|(rank, seq, ..)| (*rank, *seq));

@@ -434,8 +434,14 @@ impl Store for PostgresStore {
         self.run(async |inner| inner.workflow_counts().await).await
     }
 
-    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        self.run(async move |inner| inner.ready_workflows(limit).await).await
+    async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        let (namespace, name) = (namespace.cloned(), name.cloned());
+        self.run(async move |inner| inner.ready_workflows(namespace, name, limit).await).await
     }
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {

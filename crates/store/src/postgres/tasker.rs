@@ -8,6 +8,7 @@ pub(super) const SQL: &str = concat!(
     include_str!("tasker/item_of.sql"),
     include_str!("tasker/step_id.sql"),
     include_str!("tasker/ten_words.sql"),
+    include_str!("tasker/is_ready.sql"),
     include_str!("tasker/shown_version.sql"),
     include_str!("tasker/named_id.sql"),
     include_str!("tasker/metadata.sql"),

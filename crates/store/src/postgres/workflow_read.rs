@@ -84,8 +84,21 @@ impl Inner {
         Ok(counts)
     }
 
-    pub(super) async fn ready_workflows(self: &Arc<Self>, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        let answer = self.ask(|sql| &sql.ready_workflows, || args![signed(limit) => INT8]).await?;
+    pub(super) async fn ready_workflows(
+        self: &Arc<Self>,
+        namespace: Option<Name>,
+        name: Option<Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        let values = || {
+            args![
+                signed(limit) => INT8,
+                self.clock.given() => TIMESTAMPTZ,
+                namespace.as_ref().map(ToString::to_string) => TEXT,
+                name.as_ref().map(ToString::to_string) => TEXT,
+            ]
+        };
+        let answer = self.ask(|sql| &sql.ready_workflows, values).await?;
         all(&answer, |row| {
             let workflow = workflow_row::stored(row)?.workflow;
             Ok(ReadyWorkflow { workflow, ready: row::unsigned(row, workflow_row::AFTER_WORKFLOW)? })

@@ -102,7 +102,9 @@ impl Answering {
             Call::Workflows { filter, page } => self.reply(store.workflows(filter, page).await),
             Call::Results { tasks } => self.reply(store.results(tasks).await),
             Call::WorkflowCounts {} => self.reply(store.workflow_counts().await),
-            Call::ReadyWorkflows { limit } => self.reply(store.ready_workflows(limit).await),
+            Call::ReadyWorkflows { namespace, name, limit } => {
+                self.reply(store.ready_workflows(namespace.as_ref(), name.as_ref(), limit).await)
+            }
             Call::Activity { since } => self.reply(store.activity(since).await),
             Call::Reconcile { after, limit } => self.reply(store.reconcile(after, limit).await),
             Call::Executions { wanted } => self.reply(store.executions(wanted).await),

@@ -14,7 +14,7 @@ use crate::workflow::WorkflowFilter;
 
 /// What two programs must have in common to understand each other. It goes up with every change of what is sent, here or in any type that a
 /// call or its answer holds.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest that a [`Call::Watch`] waits.
 pub const LONGEST_WATCH: Duration = Duration::from_secs(30);
@@ -149,6 +149,8 @@ pub enum Call {
     },
     WorkflowCounts {},
     ReadyWorkflows {
+        namespace: Option<Name>,
+        name: Option<Name>,
         limit: usize,
     },
     Activity {

@@ -353,8 +353,14 @@ impl Store for RemoteStore {
         self.ask(Call::WorkflowCounts {}).await
     }
 
-    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        self.ask(Call::ReadyWorkflows { limit }).await
+    async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        let (namespace, name) = (namespace.cloned(), name.cloned());
+        self.ask(Call::ReadyWorkflows { namespace, name, limit }).await
     }
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {

@@ -381,8 +381,18 @@ impl Store for SqliteStore {
         self.readers.run(|snapshot| snapshot.workflow_counts()).await
     }
 
-    async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        self.readers.run(move |snapshot| snapshot.ready_workflows(limit)).await
+    async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        let (namespace, name, now) = (namespace.cloned(), name.cloned(), self.clock.now());
+        let wanted = move |workflow: &Workflow| {
+            namespace.as_ref().is_none_or(|namespace| workflow.namespace == *namespace)
+                && name.as_ref().is_none_or(|name| workflow.name == *name)
+        };
+        self.readers.run(move |snapshot| snapshot.ready_workflows(&wanted, limit, now)).await
     }
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {

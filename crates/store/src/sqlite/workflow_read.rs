@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Row, ToSql};
+use rusqlite::{Row, ToSql, params};
 use windlass_core::{
     Activity, Blueprint, Cascade, Execution, Executions, Json, Name, Place, Task, TaskId, Timestamp,
     Workflow, WorkflowId,
@@ -92,7 +92,12 @@ impl Snapshot<'_> {
         Ok(counts)
     }
 
-    pub(super) fn ready_workflows(&self, limit: usize) -> rusqlite::Result<Vec<ReadyWorkflow>> {
+    pub(super) fn ready_workflows(
+        &self,
+        is_wanted: &dyn Fn(&Workflow) -> bool,
+        limit: usize,
+        now: Timestamp,
+    ) -> rusqlite::Result<Vec<ReadyWorkflow>> {
         let mut statement = self.statement(include_str!("sql/workflows_in_process.sql"))?;
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
@@ -100,8 +105,12 @@ impl Snapshot<'_> {
             && let Some(row) = rows.next()?
         {
             let workflow = workflow_row::stored(row)?.workflow;
+            if workflow.paused || !is_wanted(&workflow) {
+                continue;
+            }
             let range = workflow.id.tasks();
-            let values = [range.start().as_bytes(), range.end().as_bytes()];
+            let due = now.as_micros();
+            let values = params![range.start().as_bytes(), range.end().as_bytes(), due];
             let count = |row: &Row<'_>| row::unsigned(row, 0);
             let ready = self.one(include_str!("sql/ready_steps.sql"), values, count)?.unwrap_or(0);
             if ready > 0 {

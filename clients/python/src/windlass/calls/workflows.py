@@ -129,9 +129,12 @@ def page(
     return get(path("workflows"), query)
 
 
-def ready_workflows(*, limit: Optional[int] = None) -> Call[List[ReadyWorkflow]]:
+def ready_workflows(
+    *, namespace: Optional[str] = None, definition: Optional[str] = None, limit: Optional[int] = None
+) -> Call[List[ReadyWorkflow]]:
     """Workflows that have steps which can be claimed, highest computed priority first."""
-    return get(path("workflows", "ready"), {"limit": limit}, lambda told: told["workflows"])
+    query = {"namespace": namespace, "definition": definition, "limit": limit}
+    return get(path("workflows", "ready"), query, lambda told: told["workflows"])
 
 
 def graph(id: str, *, format: str = "svg") -> Call[str]:

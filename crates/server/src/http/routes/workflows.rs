@@ -266,11 +266,15 @@ async fn list(Shared(app): Shared<App>, Query(query): Query<ListQuery>) -> Answe
     Ok(answer(&WorkflowsJson { workflows, next_cursor: listing.next.map(|next| next.to_string()) }))
 }
 
-/// How many of the workflows that are ready.
+/// Which of the workflows that are ready, and how many.
 #[derive(Deserialize, IntoParams, Debug)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ReadyQuery {
+    /// All of them, if none is said
+    namespace: Option<String>,
+    /// Of the definition with this name
+    definition: Option<String>,
     /// How many at most; 100 unless said
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -299,7 +303,11 @@ struct ReadyListJson<'a> {
 async fn ready(Shared(app): Shared<App>, Query(query): Query<ReadyQuery>) -> Answered<Response> {
     let limit = at_most(query.limit, 100).map_err(|invalid| bad_query(&invalid))?;
     let client = app.client(None)?;
-    let ready = client.functions().discovery().ready_workflows(limit).await;
+    let namespace = query.namespace.as_deref().map(Name::namespace).transpose();
+    let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
+    let name = query.definition.as_deref().map(crate::definition::name).transpose();
+    let name = name.map_err(|invalid| bad_query(&invalid))?;
+    let ready = client.functions().discovery().ready_workflows(namespace.as_ref(), name.as_ref(), limit).await;
     let (ready, now) = (ready.map_err(query_problem)?, client.store().now().await?);
     let workflows = ready.iter().map(|ReadyWorkflow { workflow, ready }| ReadyJson {
         ready_steps: *ready,

@@ -152,8 +152,10 @@ impl<'a> Pair<'a> {
         same_each("the counts of workflows", &workflows.0, &workflows.1);
         let since = Timestamp::from_micros(0);
         same("the activity", &tested.activity(since).await, &model.activity(since).await);
-        let ready =
-            (tested.ready_workflows(1_000).await.unwrap(), model.ready_workflows(1_000).await.unwrap());
+        let ready = (
+            tested.ready_workflows(None, None, 1_000).await.unwrap(),
+            model.ready_workflows(None, None, 1_000).await.unwrap(),
+        );
         same_each("the ready workflows", &ready.0, &ready.1);
         for (of_steps, together) in [(true, None), (true, Some(1)), (false, None), (false, Some(2))] {
             let (namespace, name, version) = (None, None, None);
@@ -190,6 +192,9 @@ impl<'a> Pair<'a> {
             self.compare_workflow_listing(&*tested, random).await;
         }
         self.compare_nested(&*tested).await;
+        for _ in 0..3 {
+            self.compare_found(&*tested, world.seed, random).await;
+        }
         if !tasks.is_empty() {
             let some: Vec<TaskId> = (0..10).map(|_| random.pick(tasks)).collect();
             same("results", &tested.results(some.clone()).await, &model.results(some).await);
@@ -252,6 +257,29 @@ impl<'a> Pair<'a> {
         let expected = listed_workflows(&self.model, &filter, page).await;
         let what = format!("the listing of {filter:?} by {page:?}");
         same(&what, &listed_workflows(tested, &filter, page).await, &expected);
+    }
+
+    /// What is ready, and what was slow, of a random namespace and definition, since a random moment.
+    async fn compare_found(&self, tested: &dyn Store, seed: u64, random: &mut Random) {
+        let names = ["flow", "Flow", &format!("a-{seed}"), &format!("b-{seed}")].map(Name::stored);
+        let namespace = random.chance(50).then(|| random.pick(&NAMESPACES.map(Name::stored)));
+        let name = random.chance(50).then(|| random.pick(&names));
+        let limit = random.pick(&[0, 1, 3, 1_000]);
+        let (of, by) = (namespace.as_ref(), name.as_ref());
+        let what = format!("the ready workflows of {of:?} {by:?} by {limit}");
+        let expected = self.model.ready_workflows(of, by, limit).await;
+        same(&what, &tested.ready_workflows(of, by, limit).await, &expected);
+        let wanted = Executions {
+            of_steps: random.chance(50),
+            since: self.clock.now().minus(std::time::Duration::from_secs(random.pick(&[1, 60, 3_600, 1 << 30]))),
+            limit,
+            namespace,
+            name,
+            version: random.pick(&[None, None, Some(""), Some("1"), Some("2"), Some("v")]).map(Into::into),
+            together: random.pick(&[None, None, Some(0), Some(1), Some(2), Some(5)]),
+        };
+        let expected = self.model.executions(wanted.clone()).await;
+        same(&format!("the slowest of {wanted:?}"), &tested.executions(wanted).await, &expected);
     }
 
     /// The newest workflows that are steps, by their steps.

@@ -49,11 +49,7 @@ BEGIN
             "{schema}".ten_words(r.state, r.waits),
             r.item IS NOT NULL OR CASE WHEN over[r.step] THEN p.ended ELSE p.done END >= needed[r.step],
             r.attempt = 0 OR r.state <> 'failed' AND coalesce(r.attempt < r.max_attempts, true),
-            NOT flow.paused AND CASE r.state
-                WHEN 'pending' THEN r.lane IS NULL OR r.slot
-                WHEN 'waiting_for_retry' THEN r.due_at <= statement_timestamp()
-                ELSE false
-            END,
+            "{schema}".is_ready(r.state, r.lane, r.slot, r.due_at, flow.paused),
             f.at,
             CASE WHEN r.state = 'waiting_for_retry' THEN r.due_at END,
             p.total::integer,

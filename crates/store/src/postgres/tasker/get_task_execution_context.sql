@@ -36,7 +36,7 @@ CREATE FUNCTION {prefix}tasker.get_task_execution_context(input_task_uuid uuid) 
         FROM "{schema}".workflows w CROSS JOIN LATERAL (
             SELECT count(*) AS total,
                 count(*) FILTER (WHERE r.word IN ('pending', 'waiting_for_retry')) AS pending,
-                count(*) FILTER (WHERE r.state = 'pending') AS ready,
+                count(*) FILTER (WHERE r.ready) AS ready,
                 count(*) FILTER (WHERE r.word = 'enqueued') AS claimed,
                 count(*) FILTER (WHERE r.word = 'in_progress') AS running,
                 count(*) FILTER (WHERE r.word = 'waiting_for_retry') AS retrying,
@@ -44,7 +44,8 @@ CREATE FUNCTION {prefix}tasker.get_task_execution_context(input_task_uuid uuid) 
                 count(*) FILTER (WHERE r.word = 'error') AS failed,
                 count(*) FILTER (WHERE r.word = 'cancelled') AS left_out
             FROM (
-                SELECT t.state, "{schema}".ten_words(t.state, t.waits) AS word FROM "{schema}".task_rows t
+                SELECT "{schema}".is_ready(t.state, t.lane, t.slot, t.due_at, w.paused) AS ready,
+                    "{schema}".ten_words(t.state, t.waits) AS word FROM "{schema}".task_rows t
                 WHERE t.id >= w.id AND t.id <= "{schema}".last_task(w.id) AND t.is_step OFFSET 0
             ) r
         ) n WHERE w.id = input_task_uuid

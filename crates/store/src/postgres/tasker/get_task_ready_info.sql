@@ -8,7 +8,7 @@ CREATE FUNCTION {prefix}tasker.get_task_ready_info(p_task_uuid uuid) RETURNS TAB
     computed_priority numeric,
     current_state     text
 ) LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-    SELECT w.id, w.name, w.priority, w.namespace, "{schema}".ready_steps(w.id),
+    SELECT w.id, w.name, w.priority, w.namespace, "{schema}".ready_steps(w.id, w.paused),
         "{schema}".computed_priority(w.priority, w.created_at, w.retries), w.state
     FROM "{schema}".workflows w WHERE w.id = p_task_uuid
 $$;

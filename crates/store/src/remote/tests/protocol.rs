@@ -158,7 +158,7 @@ async fn workflows(store: &RemoteStore, clock: &ManualClock) {
     store.workflow(id).await.unwrap();
     store.workflow(id).await.unwrap();
     store.results(vec![id.step(0), id.step(1)]).await.unwrap();
-    store.ready_workflows(3).await.unwrap();
+    store.ready_workflows(Some(&namespace), None, 3).await.unwrap();
     store.steer(id, Steering::Pause, By::default()).await.unwrap();
     store.steer(workflow_id(9), Steering::Cancel, By::default()).await.unwrap_err();
     store.workflows(WorkflowFilter::default(), Page::default()).await.unwrap();
