@@ -170,6 +170,13 @@ impl Cascade {
             }
             Steering::Move { to, owner, hold, .. } => {
                 if to.is_active() {
+                    // C36: whose it was is written down, unless there is something else to say.
+                    let other = self.before.owner.as_ref().filter(|(other, _)| other != owner);
+                    if let Some((other, _)) = other
+                        && self.before.state.is_active()
+                    {
+                        self.by.note.get_or_insert_with(|| format!("took over from {other}"));
+                    }
                     self.after.owner = Some((owner.clone(), self.now.plus(*hold)));
                 } else if matches!(to, WorkflowState::Cancelled | WorkflowState::ResolvedManually) {
                     self.sweep = Some(Sweep::Cancel);

@@ -382,13 +382,26 @@ async fn an_owner_that_fell_silent_is_followed_by_another(case: &Case) {
         "workflow_owned"
     );
     case.pass(1);
-    let after = case.steer(id, to(EvaluatingResults, EnqueuingSteps, "two")).await;
+    let steer = async |from, next, owner: &str, note: Option<&str>| {
+        let by = By { actor: Some(owner.into()), note: note.map(Into::into) };
+        case.store().steer(id, to(from, next, owner), by).await.unwrap()
+    };
+    let after = steer(EvaluatingResults, EnqueuingSteps, "two", None).await;
     assert_eq!(after.owner.unwrap().0, "two");
+    let last = async || {
+        let entry = case.workflow(id).await.history.pop().unwrap();
+        (entry.actor, entry.note)
+    };
+    assert_eq!(last().await, (Some("two".into()), Some("took over from one".into())), "both are named");
     assert_eq!(
         case.steer_refusal(id, to(EnqueuingSteps, StepsInProcess, "one")).await.code(),
         "workflow_owned"
     );
-    case.steer(id, to(EnqueuingSteps, StepsInProcess, "two")).await;
+    steer(EnqueuingSteps, StepsInProcess, "two", None).await;
+    assert_eq!(last().await, (Some("two".into()), None), "it was its own");
+    case.pass(30);
+    steer(StepsInProcess, EvaluatingResults, "three", Some("because")).await;
+    assert_eq!(last().await, (Some("three".into()), Some("because".into())), "who has a note keeps it");
 }
 
 /// What happens to its steps moves it on, whoever holds it.

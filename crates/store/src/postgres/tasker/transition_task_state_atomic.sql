@@ -1,6 +1,6 @@
 -- Moves a workflow from one state to another, and says whether it did. It does not if the workflow is not there, or not in the first
 -- state, if there is no such arrow, if its steps say otherwise, or if somebody else owns it. Who moves it to an active state owns it for 30
--- seconds. What has not ended of a workflow that is cancelled or resolved is cancelled. One that is a step of another is not ended here,
+-- seconds; whose it was is the note, if there is no other. What has not ended of a workflow that is cancelled or resolved is cancelled. One that is a step of another is not ended here,
 -- nor one that waits for workflows within it: whoever runs them has to be told.
 CREATE FUNCTION {prefix}tasker.transition_task_state_atomic(
     p_task_uuid uuid, p_from_state varchar, p_to_state varchar, p_processor_uuid uuid, p_metadata jsonb DEFAULT '{}'
@@ -10,7 +10,7 @@ SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     who   constant text := p_processor_uuid::text;
-    said  constant text := CASE WHEN p_metadata <> '{}' THEN stored_text(p_metadata::text) END;
+    said  text := CASE WHEN p_metadata <> '{}' THEN stored_text(p_metadata::text) END;
     w     workflows;
     now   timestamptz;
     gone  record;
@@ -27,6 +27,8 @@ BEGIN
     ELSIF is_active_state(p_to_state) THEN
         IF who IS NULL THEN
             RETURN false;
+        ELSIF is_active_state(w.state) AND w.owner <> who THEN
+            said := coalesce(said, 'took over from ' || w.owner);
         END IF;
         w.owner := who;
         w.owned_until := now + interval '30 seconds';
