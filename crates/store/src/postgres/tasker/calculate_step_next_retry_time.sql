@@ -10,7 +10,7 @@ CREATE FUNCTION {prefix}tasker.calculate_step_next_retry_time(
 ) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN backoff_request_seconds IS NOT NULL AND last_attempted_at IS NOT NULL
-            THEN last_attempted_at + make_interval(secs => backoff_request_seconds)
+            THEN last_attempted_at + make_interval(secs => greatest(backoff_request_seconds, 0))
         WHEN failure_time IS NOT NULL THEN failure_time + make_interval(secs => (
             -- Beyond any limit long before numbers are.
             SELECT CASE WHEN g.n * ln(greatest(g.base, 0.001)) > 22 THEN g.most ELSE least(g.base ^ g.n, g.most) END
