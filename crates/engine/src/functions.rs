@@ -1,14 +1,15 @@
 //! Everything that can be asked about workflows, in groups, as document 002 of the field has it: readiness, graph, state, analytics,
 //! health, discovery. Each answer is the same on every store.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use windlass_core::{
-    Analytics, By, Execution, ExecutionContext, Executions, Name, Patience, Place, Readiness, Rejected,
-    Stale, State, Steering, StepBackoff, SystemHealth, TaskId, Timestamp, Workflow, WorkflowId,
+    Analytics, By, Execution, ExecutionContext, Executions, Json, Name, Patience, Place, Readiness, Rejected,
+    Stale, State, Steering, StepBackoff, SystemHealth, Task, TaskId, Timestamp, Workflow, WorkflowId,
     WorkflowState, limits,
 };
-use windlass_store::{Count, Filter, Listing, Page, ReadyWorkflow, Result, WorkflowFilter, WorkflowRecord};
+use windlass_store::{Count, Filter, Page, ReadyWorkflow, Result, WorkflowFilter, WorkflowRecord};
 
 use crate::client::Client;
 use crate::workflow::{Inspection, StepAncestor};
@@ -75,8 +76,10 @@ pub struct ReadinessFunctions<'a>(&'a Client);
 impl ReadinessFunctions<'_> {
     /// Of all steps and items of a workflow, in the order of their places; only of `steps`, if any are named.
     pub async fn status(&self, id: WorkflowId, steps: Option<&[TaskId]>) -> Result<Vec<Readiness>> {
-        let inspection = inspect(self.0, id).await?;
-        let now = self.0.store().now().await?;
+        self.rows(&inspect(self.0, id).await?, steps).await
+    }
+
+    async fn rows(&self, inspection: &Inspection, steps: Option<&[TaskId]>) -> Result<Vec<Readiness>> {
         let (mut rows, WorkflowRecord { workflow, blueprint, .. }) = (Vec::new(), &inspection.record);
         for task in inspection.tasks.iter().filter(|task| steps.is_none_or(|steps| steps.contains(&task.id)))
         {
@@ -90,16 +93,18 @@ impl ReadinessFunctions<'_> {
                 }
             };
             let state_of = |step| inspection.step(step).map(|task| task.status.state);
-            rows.push(Readiness::of(task, workflow, blueprint, state_of, failed, now));
+            rows.push(Readiness::of(task, workflow, blueprint, state_of, failed, inspection.at));
         }
         Ok(rows)
     }
 
-    /// Of several workflows, one after the other.
+    /// Of several workflows, in the order of their ids, whatever that of `ids` is, and each once. What is not there is left out.
     pub async fn batch(&self, ids: &[WorkflowId]) -> Result<Vec<Readiness>> {
         let mut rows = Vec::new();
-        for id in ids {
-            rows.extend(self.status(*id, None).await?);
+        for id in ids.iter().collect::<BTreeSet<_>>() {
+            if let Some(inspection) = self.0.inspect(*id).await? {
+                rows.extend(self.rows(&inspection, None).await?);
+            }
         }
         Ok(rows)
     }
@@ -142,7 +147,7 @@ impl ReadinessFunctions<'_> {
         }
     }
 
-    /// Whether enough of a step's parents are done.
+    /// Whether enough of a step's parents are done, beside everything else about it. A step that is not there is refused.
     pub async fn dependencies(&self, step: TaskId) -> Result<Readiness> {
         let rows = self.status(WorkflowId::of(step), Some(&[step])).await?;
         Ok(rows.into_iter().next().ok_or(Rejected::NotFound { task: step })?)
@@ -169,11 +174,17 @@ impl GraphFunctions<'_> {
     pub async fn depth(&self, step: TaskId) -> Result<u32> {
         let id = WorkflowId::of(step);
         let record = self.0.workflow(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
-        let number = Place::of(step).step;
-        if record.blueprint.step(number).is_none() {
+        if !self.has(&record, step).await? {
             return Err(Rejected::NotFound { task: step }.into());
         }
-        Ok(record.blueprint.graph().level(number))
+        Ok(record.blueprint.graph().level(Place::of(step).step))
+    }
+
+    /// Whether a task is a step of a workflow, or an item of one that was made.
+    async fn has(&self, record: &WorkflowRecord, task: TaskId) -> Result<bool> {
+        let place = Place::of(task);
+        let is_there = record.blueprint.step(place.step).is_some() && record.workflow.id.task(place) == task;
+        Ok(is_there && (place.item.is_none() || self.0.get(task).await?.is_some()))
     }
 
     /// All steps that come before a step, nearest first, with what they have returned.
@@ -181,10 +192,29 @@ impl GraphFunctions<'_> {
         self.0.ancestors(id, step).await
     }
 
-    /// Whether one step could not be made to come after another, because the other comes after it.
+    /// What the steps before a step have returned, by name: of those that are done, however far away, and have returned something.
+    pub async fn results(&self, step: TaskId) -> Result<BTreeMap<Name, Json>> {
+        let inspection = inspect(self.0, WorkflowId::of(step)).await?;
+        if !inspection.tasks.iter().any(|task| task.id == step) {
+            return Err(Rejected::NotFound { task: step }.into());
+        }
+        let before = self.0.ancestors_of(&inspection, Place::of(step).step).await?;
+        let is_done = |state| matches!(state, State::Completed | State::ResolvedManually);
+        let done = before.into_iter().filter(|one| is_done(one.state));
+        Ok(done.filter_map(|one| Some((one.name, one.result?))).collect())
+    }
+
+    /// Whether an edge from one step to another would close a cycle: the first comes after the second already, or is the second. No edge
+    /// leads from one workflow to another, or to what is not there, so that nothing is closed by one.
     pub async fn would_be_a_cycle(&self, from: TaskId, to: TaskId) -> Result<bool> {
         let id = WorkflowId::of(from);
-        let record = self.0.workflow(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
+        if WorkflowId::of(to) != id {
+            return Ok(false);
+        }
+        let Some(record) = self.0.workflow(id).await? else { return Ok(false) };
+        if !(self.has(&record, from).await? && self.has(&record, to).await?) {
+            return Ok(false);
+        }
         let (from, to) = (Place::of(from).step, Place::of(to).step);
         Ok(from == to || record.blueprint.graph().is_ancestor(to, from))
     }
@@ -296,19 +326,36 @@ impl HealthFunctions<'_> {
         let counts = store.counts().await?;
         let waiting = counts.iter().filter(of_queue).filter(|count| count.state == State::Pending);
         let length = waiting.map(|count| count.tasks).sum();
-        let now = store.now().await?;
+        if length == 0 {
+            return Ok(QueueStatistics { length, oldest: None, newest: None });
+        }
         let filter = Filter {
             states: vec![State::Pending],
             queue: Some(queue.clone()),
             namespace: Some(namespace.clone()),
             ..Filter::default()
         };
-        let at = |oldest_first| store.tasks(filter.clone(), Page { limit: 1, after: None, oldest_first });
-        let age = |found: Listing| found.tasks.first().map(|task| now.since(task.spec.created_at));
-        Ok(QueueStatistics { length, oldest: age(at(true).await?), newest: age(at(false).await?) })
+        let (oldest, newest) = (self.first(&filter, true).await?, self.first(&filter, false).await?);
+        let now = store.now().await?;
+        let age = |task: Option<Task>| task.map(|task| now.since(task.spec.created_at));
+        Ok(QueueStatistics { length, oldest: age(oldest), newest: age(newest) })
     }
 
-    /// The workflows that have used up most of the time that they may rest, or more; those with the least left first.
+    /// The first task that a filter wants. A store looks at so many and no more, and goes on when it is asked again: behind many others of
+    /// other queues there may be one.
+    async fn first(&self, filter: &Filter, oldest_first: bool) -> Result<Option<Task>> {
+        let mut page = Page { limit: 1, after: None, oldest_first };
+        loop {
+            let mut listing = self.0.store().tasks(filter.clone(), page).await?;
+            page.after = listing.next;
+            if !listing.tasks.is_empty() || page.after.is_none() {
+                return Ok(listing.tasks.pop());
+            }
+        }
+    }
+
+    /// The workflows that have used up most of the time that they may rest, or more; those with the least left first. One that waits for a
+    /// moment rests from then on, so that a long wait that was asked for is none too long.
     pub async fn stale(&self, patience: Patience) -> Result<Vec<Stale>> {
         let (store, open) =
             (self.0.store(), WorkflowState::ALL.into_iter().filter(|state| !state.is_final()));
@@ -317,7 +364,14 @@ impl HealthFunctions<'_> {
         let (now, mut stale) = (store.now().await?, Vec::new());
         loop {
             let listing = store.workflows(filter.clone(), page).await?;
-            stale.extend(listing.workflows.iter().filter_map(|workflow| patience.check(workflow, now)));
+            for workflow in &listing.workflows {
+                // When it is due is looked for only if that may matter.
+                let mut found = patience.check(workflow, None, now);
+                if found.is_some() && workflow.state == WorkflowState::WaitingForRetry {
+                    found = patience.check(workflow, self.due_at(workflow.id).await?, now);
+                }
+                stale.extend(found);
+            }
             page.after = listing.next;
             if page.after.is_none() {
                 break;
@@ -327,6 +381,23 @@ impl HealthFunctions<'_> {
         stale.sort_by(|a, b| left(b).total_cmp(&left(a)));
         Ok(stale)
     }
+
+    /// When the first of a workflow's tasks that wait for a moment is due.
+    async fn due_at(&self, workflow: WorkflowId) -> Result<Option<Timestamp>> {
+        let states = vec![State::WaitingForRetry, State::Scheduled];
+        let filter = Filter { workflow: Some(workflow), states, ..Filter::default() };
+        let mut page = Page { limit: limits::PAGE, after: None, oldest_first: true };
+        let mut first: Option<Timestamp> = None;
+        loop {
+            let listing = self.0.store().tasks(filter.clone(), page).await?;
+            let due = listing.tasks.iter().filter_map(|task| task.status.due_at);
+            first = due.chain(first).min();
+            page.after = listing.next;
+            if page.after.is_none() {
+                return Ok(first);
+            }
+        }
+    }
 }
 
 /// What there is to do.
@@ -334,16 +405,22 @@ impl HealthFunctions<'_> {
 pub struct DiscoveryFunctions<'a>(&'a Client);
 
 impl DiscoveryFunctions<'_> {
-    /// The workflows that have steps which a worker may take now, by [computed priority](Workflow::computed_priority), highest first.
-    pub async fn ready_workflows(&self, limit: usize) -> Result<Vec<ReadyWorkflow>> {
-        self.0.store().ready_workflows(limit).await
+    /// The workflows that have steps which a worker may take now, by [computed priority](Workflow::computed_priority), highest first; of
+    /// one namespace and of one name, if these are given.
+    pub async fn ready_workflows(
+        &self,
+        namespace: Option<&Name>,
+        name: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<ReadyWorkflow>> {
+        self.0.store().ready_workflows(namespace, name, limit).await
     }
 
     /// One workflow, and how many of its steps a worker may take now.
     pub async fn ready_info(&self, id: WorkflowId) -> Result<ReadyWorkflow> {
         let inspection = inspect(self.0, id).await?;
-        let ready = inspection.tasks.iter().filter(|task| task.is_claimable()).count();
-        Ok(ReadyWorkflow { workflow: inspection.record.workflow, ready: ready as u64 })
+        let ready = inspection.context().ready.into();
+        Ok(ReadyWorkflow { workflow: inspection.record.workflow, ready })
     }
 
     /// How a workflow is doing, in numbers.

@@ -2,13 +2,14 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::float_cmp, clippy::print_stdout)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::{
-    BlockingReason, Claim, Claimed, Client, Command, Definition, ExecutionStatus, Json, Name, NewWorker,
-    Outcome, Readiness, Rejected, Steering, StepBackoff, StepState, TaskId, Token, Windlass, WorkerId,
-    WorkflowId, WorkflowState,
+    BlockingReason, By, Claim, Claimed, Client, Command, Definition, ExecutionStatus, Json, ManualClock,
+    MemoryStore, Name, NewTask, NewWorker, Outcome, Patience, Readiness, Rejected, Steering, StepBackoff,
+    StepState, TaskId, Timestamp, Token, Windlass, WorkerId, WorkflowId, WorkflowState, limits,
 };
 use windlass_testbed::postgres::Server;
 
@@ -21,7 +22,10 @@ struct Hand {
 
 impl Hand {
     async fn on(address: &str) -> Self {
-        let windlass = Windlass::open(address).await.unwrap();
+        Self::of(Windlass::open(address).await.unwrap()).await
+    }
+
+    async fn of(windlass: Windlass) -> Self {
         let worker = WorkerId::new("hand").unwrap();
         windlass.store().register(NewWorker::new(worker.clone())).await.unwrap();
         Self { client: windlass.client(), windlass, worker }
@@ -260,6 +264,25 @@ async fn cycles_are_found_before_they_are_made() {
                 "{from} to {to}"
             );
         }
+        // No edge leads to another workflow, or to what is not there.
+        let other = hand.start(json!({ "a": w(&[]), "b": w(&["a"]), "c": w(&["b"]) })).await;
+        let (whole, item) = (TaskId::from_bytes(*id.as_bytes()), *id.items(2).start());
+        for (from, to) in [
+            (id.step(2), other.step(0)),
+            (other.step(2), id.step(0)),
+            (id.step(1), other.step(1)),
+            (id.step(9), id.step(9)),
+            (id.step(9), id.step(0)),
+            (id.step(2), id.step(9)),
+            (whole, whole),
+            (item, id.step(0)),
+            (windlass::task_id(), id.step(0)),
+        ] {
+            assert!(!graph.would_be_a_cycle(from, to).await.unwrap(), "{from} to {to}");
+        }
+        let refused = graph.depth(whole).await.unwrap_err();
+        assert!(matches!(refused.rejected(), Some(Rejected::NotFound { .. })), "{refused}");
+        hand.client.steer(other, Steering::Cancel, By::default()).await.unwrap();
         hand.work(completed()).await;
         let before = graph.transitive_dependencies(id, "c").await.unwrap();
         let told: Vec<_> =
@@ -283,7 +306,7 @@ async fn the_whole_is_counted() {
         );
         let first = hand.start(json!({ "a": w(&[]), "b": w(&["a"]) })).await;
         let second = hand.start(json!({ "a": w(&[]) })).await;
-        let ready = functions.discovery().ready_workflows(5).await.unwrap();
+        let ready = functions.discovery().ready_workflows(None, None, 5).await.unwrap();
         assert_eq!(
             ready.iter().map(|one| (one.workflow.id, one.ready)).collect::<Vec<_>>(),
             [(first, 1), (second, 1)]
@@ -312,4 +335,277 @@ async fn the_whole_is_counted() {
         assert_eq!((metrics.namespaces, metrics.definitions, metrics.active_workflows), (1, 1, 0));
     })
     .await;
+}
+
+/// 2.14: what handlers of later steps may read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_are_those_of_all_steps_before() {
+    on_each(async |hand| {
+        let id = hand
+            .start(json!({ "a": w(&[]), "b": w(&["a"]), "c": w(&["b"]), "d": w(&[]), "e": { "task": "work", "needs": ["c", "d"], "join": "any" } }))
+            .await;
+        let graph = hand.client.functions().graph();
+        let results = async |step| {
+            let found = graph.results(id.step(step)).await.unwrap();
+            found.iter().map(|(name, result)| format!("{name} {}", result.as_str())).collect::<Vec<_>>()
+        };
+        assert!(results(0).await.is_empty() && results(4).await.is_empty(), "nothing is done");
+        let held = hand.claim(10).await;
+        for one in &held {
+            match one.task.id == id.step(0) {
+                true => hand.report(one, completed()).await,
+                false => hand.report(one, failed(false, None)).await,
+            }
+        }
+        assert_eq!(results(1).await, ["a 1"]);
+        let by_hand = Some(Json::result("2").unwrap());
+        hand.client.resolve(id.step(1), by_hand, By::default()).await.unwrap();
+        assert_eq!(results(2).await, ["a 1", "b 2"], "settled by hand is done, too");
+        assert_eq!(results(4).await, ["a 1", "b 2"], "however far, and what has failed has returned nothing");
+        for unknown in [id.step(9), TaskId::from_bytes(*id.as_bytes())] {
+            let refused = graph.results(unknown).await.unwrap_err();
+            assert!(matches!(refused.rejected(), Some(Rejected::NotFound { .. })), "{refused}");
+        }
+        hand.client.steer(id, Steering::Cancel, By::default()).await.unwrap();
+    })
+    .await;
+}
+
+/// 2.6: by workflow and step, each once, and nothing about what is not there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_are_asked_about_at_once() {
+    on_each(async |hand| {
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(hand.start(json!({ "a": w(&[]), "b": w(&["a"]) })).await);
+        }
+        hand.work(completed()).await;
+        let mut expected = Vec::new();
+        let mut sorted = ids.clone();
+        sorted.sort_unstable();
+        for id in &sorted {
+            expected.extend(hand.status(*id).await);
+        }
+        let unknown = WorkflowId::of(windlass::task_id());
+        let asked = [ids[2], unknown, ids[0], ids[2], ids[1], ids[0]];
+        let rows = hand.client.functions().readiness().batch(&asked).await.unwrap();
+        assert_eq!(rows, expected);
+        assert!(rows.is_sorted_by_key(|row| (row.workflow, row.step)) && rows.len() == 6);
+        let none = hand.client.functions().readiness().batch(&[unknown]).await.unwrap();
+        assert!(none.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_dependencies_of_one_step_are_checked() {
+    on_each(async |hand| {
+        let id = hand.start(json!({ "a": w(&[]), "b": w(&["a"]) })).await;
+        let readiness = hand.client.functions().readiness();
+        let satisfied = async |step| readiness.dependencies(id.step(step)).await.unwrap().dependencies_satisfied;
+        assert!(satisfied(0).await && !satisfied(1).await);
+        hand.work(completed()).await;
+        assert!(satisfied(1).await);
+        let refused = readiness.dependencies(id.step(2)).await.unwrap_err();
+        assert!(matches!(refused.rejected(), Some(Rejected::NotFound { .. })), "{refused}");
+        let refused = readiness.dependencies(windlass::task_id()).await.unwrap_err();
+        assert!(matches!(refused.rejected(), Some(Rejected::UnknownWorkflow { .. })), "{refused}");
+    })
+    .await;
+}
+
+/// C42: what keeps a step from running, and nothing, if and only if it is ready; counted the same everywhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_ready_has_a_reason() {
+    on_each(async |hand| {
+        let lane = json!({ "key": "narrow", "limit": 1 });
+        let retry = json!({ "max_attempts": 3, "initial": "1h", "max": "1h" });
+        let id = hand
+            .start(json!({
+                "a": { "task": "work", "lane": lane }, "b": { "task": "work", "lane": lane },
+                "c": { "task": "work", "retry": retry }, "d": w(&["c"]),
+            }))
+            .await;
+        let functions = hand.client.functions();
+        let check = async |expected: [Option<BlockingReason>; 4]| {
+            let rows = hand.status(id).await;
+            let reasons: Vec<_> = rows.iter().map(|row| row.blocking_reason).collect();
+            assert_eq!(reasons, expected);
+            let ready = rows.iter().filter(|row| row.ready_for_execution).count();
+            assert!(rows.iter().all(|row| row.ready_for_execution == row.blocking_reason.is_none()));
+            assert_eq!(functions.readiness().ready_steps(id).await.unwrap().len(), ready);
+            let (_, context) = functions.discovery().context(id).await.unwrap();
+            assert_eq!(usize::try_from(context.ready).unwrap(), ready);
+            assert_eq!(functions.discovery().ready_info(id).await.unwrap().ready, ready as u64);
+            let inspection = hand.client.inspect(id).await.unwrap().unwrap();
+            let shown = inspection.tasks.iter().map(|task| inspection.blocking_reason(task));
+            assert_eq!(shown.collect::<Vec<_>>(), expected);
+        };
+        let (busy, backoff) =
+            (Some(BlockingReason::AlreadyInProcess), Some(BlockingReason::BackoffNotElapsed));
+        let (unmet, invalid) =
+            (Some(BlockingReason::DependenciesNotSatisfied), Some(BlockingReason::InvalidState));
+        check([None, busy, None, unmet]).await;
+        let held = hand.claim(10).await;
+        assert_eq!(held.len(), 2);
+        check([busy, busy, busy, unmet]).await;
+        let of_c = held.iter().find(|one| one.task.id == id.step(2)).unwrap();
+        hand.report(of_c, failed(true, None)).await;
+        check([busy, busy, backoff, unmet]).await;
+        assert!(functions.readiness().set_backoff(id.step(2), Duration::ZERO).await.unwrap());
+        check([busy, busy, None, unmet]).await;
+        hand.client.steer(id, Steering::Pause, By::default()).await.unwrap();
+        check([busy, invalid, invalid, unmet]).await;
+        hand.client.steer(id, Steering::Resume, By::default()).await.unwrap();
+        check([busy, busy, None, unmet]).await;
+        // A list is being worked on as long as its items are.
+        let list = hand.start(json!({ "a": { "task": "work", "map": { "over": [1, 2] } } })).await;
+        let one = hand.claim(10).await.into_iter().find(|one| one.task.id == list.step(0)).unwrap();
+        let items = vec![Json::payload("1").unwrap(), Json::payload("2").unwrap()];
+        hand.report(&one, Outcome::Expanded { items, max_parallel: None }).await;
+        let row = hand.status(list).await.remove(0);
+        assert_eq!((row.state, row.blocking_reason), (StepState::InProgress, busy));
+    })
+    .await;
+}
+
+/// C49: what a condition leaves out is over, and so is what comes after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_false_condition_leaves_nothing_waiting() {
+    on_each(async |hand| {
+        let steps = json!({
+            "a": w(&[]), "b": { "task": "work", "needs": ["a"], "if": "input.go" }, "c": w(&["b"]), "d": w(&["a"]),
+        });
+        let definition: Definition =
+            serde_json::from_value(json!({ "name": "flow", "steps": steps })).unwrap();
+        let start = hand.client.start_ad_hoc(definition).input(&json!({ "go": false }));
+        let id = start.await.unwrap().id;
+        let rows = hand.status(id).await;
+        assert_eq!(rows[1].blocking_reason, Some(BlockingReason::DependenciesNotSatisfied));
+        assert!(rows.iter().all(|row| row.state == StepState::Pending));
+        let worker = hand.windlass.worker().handle_kind("work", |_| async { Ok(()) }).start().await.unwrap();
+        let ended = hand.client.wait_for_workflow(id).await.unwrap().workflow;
+        worker.stop().await.unwrap();
+        assert_eq!((ended.state, ended.counts.done, ended.counts.skipped), (WorkflowState::Complete, 2, 2));
+        let rows = hand.status(id).await;
+        let states: Vec<_> = rows.iter().map(|row| row.state).collect();
+        use StepState::{Cancelled, Complete};
+        assert_eq!(states, [Complete, Cancelled, Cancelled, Complete]);
+        assert!(rows.iter().all(|row| row.blocking_reason == Some(BlockingReason::InvalidState)));
+        assert!(rows[1].dependencies_satisfied && !rows[2].dependencies_satisfied);
+        assert_eq!((rows[2].total_parents, rows[2].completed_parents), (1, 0), "skipped is not done");
+        let (_, context) = hand.client.functions().discovery().context(id).await.unwrap();
+        assert_eq!((context.status, context.health()), (ExecutionStatus::AllComplete, "healthy"));
+        assert_eq!((context.completed, context.left_out, context.ready), (2, 2, 0));
+        assert_eq!(context.completion_percentage(), 100.0);
+        assert!(hand.client.functions().state().finalize(id).await.unwrap());
+    })
+    .await;
+}
+
+/// However many ask while the last steps end, and however often: all see the one end, and the history has it once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn finalizing_is_the_same_for_all_who_ask_at_once() {
+    on_each(async |hand| {
+        let steps: serde_json::Map<_, _> = (0..8).map(|n| (format!("s{n}"), w(&[]))).collect();
+        for _ in 0..5 {
+            let id = hand.start(Value::Object(steps.clone())).await;
+            let asking: Vec<_> = (0..16)
+                .map(|_| {
+                    let client = hand.client.clone();
+                    tokio::spawn(async move {
+                        let mut asked = 0;
+                        while !client.functions().state().finalize(id).await.unwrap() {
+                            asked += 1;
+                            tokio::task::yield_now().await;
+                        }
+                        // What was complete once is.
+                        assert!(client.functions().state().finalize(id).await.unwrap());
+                        asked
+                    })
+                })
+                .collect();
+            let held = hand.claim(8).await;
+            assert_eq!(held.len(), 8);
+            let ends = held.iter().map(|one| hand.report(one, completed()));
+            for end in ends {
+                end.await;
+            }
+            let mut asked = 0;
+            for one in asking {
+                asked += tokio::time::timeout(Duration::from_secs(60), one).await.unwrap().unwrap();
+            }
+            println!("asked {asked} times too early");
+            let record = hand.client.workflow(id).await.unwrap().unwrap();
+            let ends = record.history.iter().filter(|entry| entry.to == WorkflowState::Complete).count();
+            assert_eq!((record.workflow.state, ends), (WorkflowState::Complete, 1));
+            assert!(record.history.iter().zip(1..).all(|(entry, seq)| entry.seq == seq));
+            let (_, context) = hand.client.functions().discovery().context(id).await.unwrap();
+            assert_eq!((context.completed, context.status), (8, ExecutionStatus::AllComplete));
+        }
+    })
+    .await;
+}
+
+/// 2.22: of a queue that is empty, has one or several, or stands behind many others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_is_told_by_its_own_tasks() {
+    on_each(async |hand| {
+        let health = hand.client.functions().health();
+        let told = async |queue: &str| {
+            let told = health.queue(queue).await.unwrap();
+            assert_eq!(told.length > 0, told.oldest.is_some() && told.newest.is_some(), "{told:?}");
+            assert!(told.oldest >= told.newest, "{told:?}");
+            told.length
+        };
+        assert_eq!((told("mine").await, told("others").await), (0, 0));
+        let submit = async |queue: &str, many: usize| {
+            let (queue, kind) = (Name::queue(queue).unwrap(), Name::kind("work").unwrap());
+            let new = || {
+                let task = NewTask::new(windlass::task_id(), kind.clone(), Json::default());
+                NewTask { queue: queue.clone(), ..task }
+            };
+            hand.windlass.store().submit((0..many).map(|_| new()).collect()).await.unwrap();
+        };
+        // More than a store looks at for one page.
+        for _ in 0..=limits::PAGE_SCAN / limits::BATCH {
+            submit("others", limits::BATCH).await;
+        }
+        submit("mine", 1).await;
+        assert_eq!(told("mine").await, 1);
+        submit("mine", 2).await;
+        assert_eq!((told("mine").await, told("nobody").await), (3, 0));
+        assert_eq!(told("others").await, (limits::PAGE_SCAN + limits::BATCH) as u64);
+        let tenant = hand.client.clone().namespace("tenant").unwrap();
+        assert_eq!(tenant.functions().health().queue("mine").await.unwrap().length, 0);
+    })
+    .await;
+}
+
+/// C45: a workflow that waits as long as it was told to rests from the end of that on.
+#[tokio::test]
+async fn a_long_wait_is_not_stale() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_micros(1_767_225_600_000_000)));
+    let hand = Hand::of(Windlass::new(Arc::new(MemoryStore::new(clock.clone())))).await;
+    let retry = json!({ "max_attempts": 3, "initial": "2h", "max": "2h" });
+    let id = hand.start(json!({ "a": { "task": "work", "retry": retry }, "b": w(&["a"]) })).await;
+    let stale = async || {
+        let stale = hand.client.functions().health().stale(Patience::default()).await.unwrap();
+        stale.iter().map(|one| (one.workflow.id, one.word(), one.rested)).collect::<Vec<_>>()
+    };
+    clock.advance(HOUR * 2 / 5);
+    assert_eq!(stale().await, [(id, "warning", HOUR * 2 / 5)], "nobody claims it");
+    hand.work(failed(true, None)).await;
+    for _ in 0..4 {
+        assert_eq!(stale().await, [], "it waits, as it should");
+        clock.advance(HOUR / 2);
+    }
+    assert_eq!(stale().await, [], "it is due now");
+    clock.advance(HOUR * 2 / 5);
+    assert_eq!(stale().await, [(id, "warning", HOUR * 2 / 5)], "nobody has promoted it");
+    clock.advance(HOUR / 10);
+    assert_eq!(stale().await, [(id, "stale", HOUR / 2)]);
+    hand.client.steer(id, Steering::Cancel, By::default()).await.unwrap();
+    assert_eq!(stale().await, [], "what is over may rest");
 }
