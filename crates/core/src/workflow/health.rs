@@ -192,3 +192,50 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn average(micros: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { (ratio(micros, count) / 1_000.0).round() / 1_000.0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health(complete: u64, error: u64, other: u64, active: u64, max: u64) -> SystemHealth {
+        let states = [WorkflowState::Complete, WorkflowState::Error, WorkflowState::StepsInProcess];
+        let connections = Connections { active, max };
+        SystemHealth::new(states.into_iter().zip([complete, error, other]), [], connections)
+    }
+
+    /// 2.16: half of it is success, three tenths that nothing failed, two tenths free connections.
+    #[test]
+    fn the_score_is_that_of_the_document() {
+        for (health, score) in [
+            (health(0, 0, 0, 0, 0), 1.0),
+            (health(0, 0, 0, 100, 100), 1.0),
+            (health(4, 0, 0, 0, 0), 1.0),
+            (health(0, 4, 0, 0, 0), 0.2),
+            (health(0, 0, 4, 0, 0), 0.5),
+            (health(0, 4, 0, 10, 10), 0.0),
+            (health(4, 0, 0, 50, 100), 0.9),
+            // More than there may be is all of them.
+            (health(4, 0, 0, 300, 100), 0.8),
+            // 0.5 × 6/10 + 0.3 × (1 − 1/10) + 0.2 × (1 − 25/100)
+            (health(6, 1, 3, 25, 100), 0.72),
+        ] {
+            assert!((health.score() - score).abs() < 1e-12, "{} and not {score}: {health:?}", health.score());
+        }
+    }
+
+    /// C41: more than four fifths, and more than a fifth; a limit that nobody knows is none.
+    #[test]
+    fn load_is_heavy_above_its_limits() {
+        for (health, heavy) in [
+            (health(1, 0, 0, 0, 0), false),
+            (health(1, 0, 0, 50, 0), false),
+            (health(1, 0, 0, 80, 100), false),
+            (health(1, 0, 0, 81, 100), true),
+            (health(80, 20, 0, 0, 100), false),
+            (health(79, 21, 0, 0, 100), true),
+            (health(0, 0, 0, 81, 100), true),
+        ] {
+            assert_eq!(health.is_under_heavy_load(), heavy, "{health:?}");
+        }
+    }
+}

@@ -371,6 +371,7 @@ impl Workflow {
     }
 
     /// Its priority at a moment: the older it is, and the more often it was retried, the higher.
+    /// Retries count up to a number; age counts without end, as all grow older alike and their order has to be a constant of each row.
     #[must_use]
     pub fn computed_priority(&self, now: Timestamp) -> f64 {
         let hours = now.since(self.created_at).as_secs_f64() / 3600.0;
