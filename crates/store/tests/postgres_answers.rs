@@ -438,3 +438,43 @@ async fn a_client_that_stands_still_in_a_transaction_gives_up_its_locks() {
     assert!(matches!(answer, Err(Error::Unavailable(_) | Error::Unknown(_))), "{answer:?}");
     assert_eq!(bed.near.leader().await.unwrap().unwrap().holder, other, "nothing was changed");
 }
+
+/// C41: the load of a store is that of its own pool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_are_those_of_the_pool() {
+    let server = unharmed();
+    let address = format!("{}?schema=pooled&connections=3", server.url());
+    let store = Arc::new(PostgresStore::open(&address).await.unwrap());
+    assert_eq!(store.connections().max, 3);
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN; LOCK TABLE pooled.workflow_counts").await.unwrap();
+    let held = tokio::spawn({
+        let store = store.clone();
+        async move { store.workflow_counts().await }
+    });
+    let mut looks = interval(Duration::from_millis(10));
+    timeout(PATIENCE, async {
+        while store.connections().active == 0 {
+            looks.tick().await;
+        }
+        // It stays so, and is not one that just passed by.
+        let sql = "SELECT count(*) FROM pg_locks WHERE relation = 'pooled.workflow_counts'::regclass AND NOT granted";
+        while client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            looks.tick().await;
+        }
+    })
+    .await
+    .expect("the call waits for the lock");
+    let held_now = store.connections();
+    assert!((1..=3).contains(&held_now.active) && held_now.max == 3, "{held_now:?}");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    held.await.unwrap().unwrap();
+    timeout(PATIENCE, async {
+        while store.connections().active > 0 {
+            looks.tick().await;
+        }
+    })
+    .await
+    .expect("it is given back");
+}

@@ -99,6 +99,7 @@ fn waits_are_those_of_the_document() {
                 "calculate_step_next_retry_time(NULL, NULL, 'epoch', 7, NULL, NULL) = to_timestamp(60)",
                 json!(true),
             ),
+            ("calculate_step_next_retry_time(-300, 'epoch', 'epoch', 1) = to_timestamp(0)", json!(true)),
             ("calculate_step_next_retry_time(NULL, 'epoch', NULL, 3)", Value::Null),
             ("calculate_backoff_delay(0)", json!(0)),
             ("calculate_backoff_delay(NULL)", json!(0)),
@@ -132,7 +133,7 @@ fn waits_are_those_of_the_core() {
             let small = i32::try_from(random.below(60)).unwrap();
             let attempts =
                 random.pick(&[None, Some(small), Some(small), Some(small), Some(1000), Some(i32::MAX)]);
-            let asked = random.pick(&[None, None, Some(small), Some(i32::MAX)]);
+            let asked = random.pick(&[None, None, Some(small), Some(-small), Some(i32::MIN), Some(i32::MAX)]);
             let max = random.pick(&[0, 1, small, 60, 60, 3600, i32::MAX]);
             let multiplier = random
                 .pick(&["-2", "0", "0.5", "1", "1.1", "1.5", "2", "2", "2.5", "3", "10", "1000", "1e300"]);
@@ -142,7 +143,7 @@ fn waits_are_those_of_the_core() {
                 random.pick(&[None, Some(some), Some(some), Some(Timestamp::MIN), Some(Timestamp::MAX)])
             };
             let (last, failed) = (moment(), moment());
-            let seconds = |number: i32| Duration::from_secs(u64::try_from(number).unwrap());
+            let seconds = |number: i32| Duration::from_secs(u64::try_from(number).unwrap_or(0));
             let number = |number: i32| u32::try_from(number).unwrap();
             let backoff = StepBackoff { max: seconds(max), multiplier: multiplier.parse().unwrap() };
             let expected = backoff.next_retry_time(asked.map(seconds), last, failed, attempts.map(number));
@@ -340,6 +341,89 @@ fn who_may_read_may_ask() {
             assert_eq!(world.value(&format!("{tasker}.{call}")).await, expected, "{call}");
         }
     });
+}
+
+/// The names in backticks of a cell of a table.
+fn names(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// The rows of the tables of docs/document-002.md whose first column is called so: its names, and the tests.
+fn rows_about<'a>(page: &'a str, what: &str) -> Vec<(Vec<&'a str>, &'a str)> {
+    let (mut rows, mut is_wanted) = (Vec::new(), false);
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        match line.starts_with('|') {
+            false => is_wanted = false,
+            true if cells[0] == what => is_wanted = true,
+            true if is_wanted && !line.starts_with("|---") => {
+                assert_eq!(cells.len(), 4, "{line}");
+                rows.push((names(cells[0]), cells[3]));
+            }
+            true => {}
+        }
+    }
+    rows
+}
+
+/// Issue 6: a table with each function and view, and every row has a test. It lists what there is, with its parameters, and nothing else.
+#[test]
+fn the_documentation_is_about_what_there_is() {
+    let page = read("../../docs/document-002.md");
+    let (functions, views) = (rows_about(&page, "function"), rows_about(&page, "view"));
+    runtime().block_on(async {
+        let world = World::new(1).await;
+        let all = |rows: &[(Vec<&str>, &str)]| {
+            let mut all: Vec<String> =
+                rows.iter().flat_map(|(names, _)| names.iter().map(ToString::to_string)).collect();
+            all.sort_unstable();
+            all
+        };
+        let found = async |sql: &str| {
+            let rows = world.client.query(sql, &[&format!("{}_tasker", world.schema)]).await.unwrap();
+            let mut found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+            found.sort_unstable();
+            found
+        };
+        let sql = "SELECT p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
+            FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1";
+        let untyped = |declared: &String| {
+            let (name, arguments) = declared.trim_end_matches(')').split_once('(').unwrap();
+            let names: Vec<_> = arguments.split(", ").filter_map(|it| it.split(' ').next()).collect();
+            format!("{name}({})", names.join(", "))
+        };
+        let mut told: Vec<String> = found(sql).await.iter().map(untyped).collect();
+        told.sort_unstable();
+        assert_eq!(all(&functions), told);
+        let sql = "SELECT table_name::text FROM information_schema.views WHERE table_schema = $1";
+        assert_eq!(all(&views), found(sql).await);
+    });
+    let sources: String = [
+        "tests/postgres_tasker.rs",
+        "tests/postgres_tasker_changes.rs",
+        "tests/postgres_tasker_messages.rs",
+        "../engine/tests/postgres_tasker.rs",
+    ]
+    .map(read)
+    .concat();
+    for (what, tests) in functions.iter().chain(&views) {
+        let is_compared = tests.split([',', ';']).any(|test| test.trim() == "R");
+        assert!(is_compared || !names(tests).is_empty(), "{what:?} has no test");
+        for test in names(tests) {
+            // A long name may be cut.
+            let declared = match test.strip_suffix('…') {
+                Some(beginning) => format!("fn {beginning}"),
+                None => format!("fn {test}("),
+            };
+            assert!(sources.contains(&declared), "{what:?}: there is no test {test}");
+        }
+    }
+}
+
+/// A file of the repository.
+fn read(path: &str) -> String {
+    let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// What is asked about one workflow reads its rows and no others, whatever the server believes about the sizes of tables; counts read none.
