@@ -10,5 +10,5 @@ SELECT {workflow}, r.ready FROM windlass.workflows w CROSS JOIN LATERAL (
         ELSE false
     END
 ) r
-WHERE w.state = 'steps_in_process' AND NOT w.paused AND ($3 IS NULL OR w.namespace = $3) AND ($4 IS NULL OR w.name = $4) AND r.ready > 0
+WHERE w.state = 'steps_in_process' AND NOT w.paused AND ($3::text IS NULL OR w.namespace = $3) AND ($4::text IS NULL OR w.name = $4) AND r.ready > 0
 ORDER BY w.rank DESC, w.seq LIMIT $1
