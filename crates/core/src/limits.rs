@@ -28,6 +28,10 @@ pub const TEXT_BYTES: usize = 16 << 10;
 /// Tasks in one submit, commands in one turn, tasks in one claim. Bounds the time the one writer is held.
 pub const BATCH: usize = 1_000;
 
+/// Bytes of payloads, results of parents and checkpoints that one answer hands to a worker elsewhere. What is claimed beyond that is given
+/// back: a thousand payloads of a megabyte would be a gigabyte, held by the server and by the worker. One task is always handed out.
+pub const HANDED_BYTES: usize = 32 << 20;
+
 /// Bytes of one line of an attempt's log.
 pub const LINE_BYTES: usize = 4 << 10;
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 use tracing::warn;
 use windlass_core::{
     Action, Blueprint, Json, Name, NewWorkflow, Outcome, Place, Rejected, Source, Step, TaskId, Token,
@@ -103,23 +103,36 @@ pub(crate) struct ClaimedStep<'a> {
 
 /// Decides about a step. Waits for a store that does not answer: that is not the step's failure.
 pub(crate) async fn prepare(step: ClaimedStep<'_>) -> Prepared {
+    match answered(step.token.task, None, || decide(step)).await {
+        Ok(Ok(prepared)) => prepared,
+        Ok(Err(failed)) => Prepared::Ended(failed.outcome()),
+        Err(error) => Prepared::Ended(TaskError::retry(error).outcome()),
+    }
+}
+
+/// Asks a store, for a step, until it answers, or does not by `until`.
+pub(crate) async fn answered<T, F: Future<Output = Result<T, Error>>>(
+    task: TaskId,
+    until: Option<Instant>,
+    ask: impl Fn() -> F,
+) -> Result<T, Error> {
     let mut wait = Duration::from_millis(50);
     loop {
-        match decide(step).await {
-            Ok(Ok(prepared)) => return prepared,
-            Ok(Err(failed)) => return Prepared::Ended(failed.outcome()),
-            Err(Error::Unavailable(why) | Error::Unknown(why)) => {
-                warn!(task = %step.token.task, why, "a step waits for the store");
+        match ask().await {
+            Err(Error::Unavailable(why) | Error::Unknown(why))
+                if until.is_none_or(|until| Instant::now() + wait < until) =>
+            {
+                warn!(%task, why, "a step waits for the store");
                 sleep(wait).await;
                 wait = (wait * 2).min(Duration::from_secs(5));
             }
-            Err(error) => return Prepared::Ended(TaskError::retry(error).outcome()),
+            answer => return answer,
         }
     }
 }
 
 /// The outer error is the store's, the inner one the step's.
-async fn decide(claimed: ClaimedStep<'_>) -> Result<Result<Prepared, TaskError>, Error> {
+pub(crate) async fn decide(claimed: ClaimedStep<'_>) -> Result<Result<Prepared, TaskError>, Error> {
     let store = &*claimed.client.store;
     let flow = claimed.client.flows.get(store, claimed.workflow).await?;
     let Place { step: number, item } = Place::of(claimed.token.task);
