@@ -44,6 +44,12 @@ impl Metrics {
         Ok(Self(builder.install_recorder()?))
     }
 
+    /// Numbers that nobody counts.
+    #[cfg(test)]
+    pub(crate) fn apart() -> Self {
+        Self(PrometheusBuilder::new().build_recorder().handle())
+    }
+
     /// Lets what was counted be merged; otherwise it gathers until somebody looks.
     pub(crate) fn keep_up(&self) {
         self.0.run_upkeep();

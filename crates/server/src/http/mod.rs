@@ -13,9 +13,12 @@ mod fold;
 mod guard;
 mod meta;
 mod openapi;
+mod places;
 mod polls;
 mod problem;
 mod routes;
+#[cfg(test)]
+mod testing;
 mod tokens;
 mod trace;
 
@@ -31,6 +34,7 @@ use feed::Feed;
 use fold::Fold;
 use guard::Guard;
 pub(crate) use meta::Metrics;
+use places::Places;
 use polls::Polls;
 use problem::Problem;
 use routes::workers::Fleet;
@@ -47,7 +51,7 @@ pub(crate) struct Limits {
     pub(crate) body_time: Duration,
     /// Requests that are worked on at once; those that wait for work do not count.
     pub(crate) requests: usize,
-    /// Requests that may wait for work at once.
+    /// Requests that may wait for work at once; and heartbeats, and listeners, each.
     pub(crate) polls: usize,
     /// Requests per second of one caller; 0 is no limit.
     pub(crate) rate: u32,
@@ -70,6 +74,7 @@ pub(crate) struct Shared {
     fold: Fold,
     feed: Feed,
     polls: Polls,
+    places: Places,
     fleet: Fleet,
     answering: Answering,
     meta: meta::Meta,
@@ -91,6 +96,7 @@ impl App {
             fold: Fold::start(store.clone()),
             feed: Feed::start(store.clone()),
             polls: Polls::start(&*store, limits.polls),
+            places: Places::new(&limits),
             fleet: Fleet::default(),
             answering: Answering::new(store, uuid::Uuid::new_v4().as_u64_pair().0, env!("CARGO_PKG_VERSION")),
             meta: meta::Meta::new(metrics),

@@ -12,7 +12,7 @@ use windlass::{
 };
 
 use super::super::super::extract::{InPath, JsonBody};
-use super::super::super::polls::Wanted;
+use super::super::super::polls::{Look, Wanted};
 use super::super::super::{Answered, App, Caller};
 use super::super::tasks::answer;
 use super::finish::{ReportedJson, commands};
@@ -124,6 +124,7 @@ async fn claim(
     InPath(PathWorker(worker)): InPathWorker,
     JsonBody(body): JsonBody<ClaimJson>,
 ) -> Answered<axum::response::Response> {
+    let _place = app.places.claim()?;
     let (limit, wait) = (body.limit.unwrap_or(1), wait(body.wait_seconds)?);
     if limit > limits::BATCH {
         return Err(Invalid::number("limit", limit, "0 to 1000").into());
@@ -131,7 +132,7 @@ async fn claim(
     let (tasks, commands) = commands(&worker, body.outcomes)?;
     let wanted = app.fleet.wanted(&app, &worker).await?;
     wanted.queues.iter().try_for_each(|queue| caller.check_queue(queue))?;
-    let request = Request { app, worker, wanted, limit, until: Instant::now() + wait };
+    let request = Request { app: app.clone(), worker, wanted, limit, until: Instant::now() + wait };
     let (receipts, handed) = request.serve(commands).await?;
     let outcomes = ReportedJson::all(&tasks, receipts);
     let body = ClaimedJson { tasks: handed.handed.iter().map(HandedJson::of).collect(), outcomes };
@@ -152,26 +153,49 @@ struct Request {
 /// What became of the commands of a request.
 type Receipts = Vec<Result<Receipt, Rejected>>;
 
+/// What became of one turn.
+struct Turned {
+    receipts: Receipts,
+    delivery: Result<Delivery, Rejected>,
+    /// What follows from it may be claimed at once.
+    went_on: bool,
+}
+
 impl Request {
     async fn serve(self, mut commands: Vec<Command>) -> Answered<(Receipts, Delivery)> {
         let (mut receipts, mut called) = (Vec::new(), false);
         loop {
-            let looked = self.app.polls.look(&self.wanted);
+            let worth_it = self.app.polls.worth_a_look(&self.wanted);
             let may_wait = Instant::now() < self.until;
-            let is_worth_it = looked.is_ok() || called || !may_wait;
-            let (Ok(heard) | Err(heard)) = looked;
+            let (Ok(heard) | Err(heard)) = worth_it;
+            let looks = self.limit > 0 && (worth_it.is_ok() || called || !may_wait);
             let told = !commands.is_empty();
-            if told || (is_worth_it && self.limit > 0) {
-                let (new, delivery, went_on) = self.turn(std::mem::take(&mut commands)).await?;
+            if told || looks {
+                // Whichever way it ends, and if who asks goes away: what it does not find is found by the next.
+                let look = (self.limit > 0).then(|| self.app.polls.look(&self.wanted));
+                let turned = match self.turn(std::mem::take(&mut commands)).await {
+                    Ok(turned) => turned,
+                    Err(problem) => {
+                        look.into_iter().for_each(Look::failed);
+                        return Err(problem);
+                    }
+                };
                 if told {
-                    receipts = new;
+                    receipts = turned.receipts;
                 }
-                if !delivery.handed.is_empty() {
-                    self.app.polls.call_next(&self.wanted);
-                    return Ok((receipts, delivery));
-                }
-                if went_on {
-                    continue;
+                match turned.delivery {
+                    Ok(delivery) if !delivery.handed.is_empty() => return Ok((receipts, delivery)),
+                    Ok(_) if turned.went_on => continue,
+                    Ok(_) => look.into_iter().for_each(|look| look.in_vain(heard)),
+                    Err(rejected) => {
+                        self.app.fleet.forget(&self.worker);
+                        // What was told is told: only the claim is refused, and there is nothing to wait for.
+                        return if told {
+                            Ok((receipts, Delivery::none(&self)))
+                        } else {
+                            Err(rejected.into())
+                        };
+                    }
                 }
             }
             called = may_wait && self.limit > 0 && self.rest(heard).await?;
@@ -191,7 +215,7 @@ impl Request {
     }
 
     /// One turn with the store. It comes to its end even if the caller goes away, and what was claimed for nobody is given back.
-    async fn turn(&self, commands: Vec<Command>) -> Answered<(Receipts, Delivery, bool)> {
+    async fn turn(&self, commands: Vec<Command>) -> Answered<Turned> {
         let claim = (self.limit > 0).then(|| Claim {
             worker: self.worker.clone(),
             namespace: self.wanted.namespace.clone(),
@@ -199,33 +223,24 @@ impl Request {
             kinds: self.wanted.kinds.clone(),
             limit: self.limit,
         });
+        let place = self.app.places.turn().await;
         let (app, worker) = (self.app.clone(), self.worker.clone());
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             let client = app.windlass.client();
             let turned = client.turn_elsewhere(Turn { commands, claim, term: None }).await;
-            let turned = turned.map(|turned| {
-                let went_on = turned.went_on;
-                let delivery = turned.handed.map(|handed| Delivery { app, worker, handed });
-                (turned.receipts, delivery, went_on)
+            drop(place);
+            let turned = turned.map(|turned| Turned {
+                receipts: turned.receipts,
+                delivery: turned.handed.map(|handed| Delivery { app, worker, handed }),
+                went_on: turned.went_on,
             });
             // Who is gone drops the delivery, which gives back what is in it.
             let _ = answer.send(turned);
         });
-        let gone = || windlass::Error::Unavailable("the request was given up".into());
-        let (receipts, delivery, went_on) = answered.await.map_err(|_| gone())??;
-        let delivery = match delivery {
-            Ok(delivery) => delivery,
-            Err(rejected) => {
-                self.app.fleet.forget(&self.worker);
-                // What was told is told: only the claim is refused.
-                if receipts.is_empty() {
-                    return Err(rejected.into());
-                }
-                Delivery::none(self)
-            }
-        };
-        Ok((receipts, delivery, went_on))
+        // It was begun, and nobody knows how far it came.
+        let fault = |_| windlass::Error::Unknown("the turn was ended by a fault".into());
+        Ok(answered.await.map_err(fault)??)
     }
 }
 
@@ -266,5 +281,122 @@ impl Drop for Delivery {
                 tracing::warn!(%error, "claims for a worker that is gone were not given back; they will expire");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::super::testing::{Fault, Served};
+
+    #[tokio::test(start_paused = true)]
+    async fn after_one_who_was_called_and_failed_the_next_looks() {
+        let served = Served::start();
+        let me = served.worker().await;
+        let wait = || served.asking(format!("{me}/claim"), json!({ "wait_seconds": 60 }));
+        let (first, second) = (wait(), wait());
+        served.waits(2).await;
+        served.plan.once("turn", Fault::Down);
+        let begun = tokio::time::Instant::now();
+        let id = served.submit().await;
+        let (failed, found) = tokio::join!(first, second);
+        let (failed, found) = (failed.unwrap(), found.unwrap());
+        assert_eq!((failed.0, found.0), (503, 200));
+        assert_eq!(found.2["tasks"][0]["id"], id);
+        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_one_who_was_called_and_went_away_the_next_looks() {
+        let served = Served::start();
+        let me = served.worker().await;
+        let wait = || served.asking(format!("{me}/claim"), json!({ "wait_seconds": 60 }));
+        let first = wait();
+        served.waits(1).await;
+        let second = wait();
+        served.waits(2).await;
+        let looks = served.plan.calls("turn");
+        served.plan.hold("turn");
+        served.plan.once("turn", Fault::Down);
+        let id = served.submit().await;
+        served.plan.called("turn", looks + 1).await;
+        // What it has begun fails, and nobody is there to notice.
+        first.abort();
+        served.plan.let_go("turn");
+        let begun = tokio::time::Instant::now();
+        assert_eq!(second.await.unwrap().2["tasks"][0]["id"], id);
+        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_claim_is_told_what_became_of_its_reports_and_does_not_wait() {
+        let served = Served::start();
+        let (gone, me) = (served.worker().await, served.worker().await);
+        served.submit().await;
+        let task = served.post(&format!("{gone}/claim"), json!({})).await["tasks"][0].clone();
+        let finish = json!({ "id": task["id"], "lease": task["lease"], "outcome": "completed" });
+        let waiting = served.asking(format!("{me}/claim"), json!({ "wait_seconds": 60 }));
+        served.waits(1).await;
+        // By way of another server: this one believes that it knows it.
+        let id = gone.rsplit('/').next().unwrap();
+        served.app.windlass.store().deregister(&windlass::WorkerId::new(id).unwrap()).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let told =
+            served.post(&format!("{gone}/claim"), json!({ "wait_seconds": 60, "outcomes": [finish] })).await;
+        assert_eq!((&told["tasks"], begun.elapsed().as_secs()), (&json!([]), 0), "{told}");
+        assert_eq!(served.app.polls.waiting(), 1, "only the other waits");
+        let next = served.submit().await;
+        assert_eq!(waiting.await.unwrap().2["tasks"][0]["id"], next);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_was_ended_by_a_fault_may_have_been_made() {
+        let served = Served::start();
+        let me = served.worker().await;
+        served.plan.once("turn", Fault::Panic);
+        let (status, _, problem) = served.ask("POST", &format!("{me}/claim"), json!({})).await;
+        assert_eq!((status, &problem["code"]), (503, &json!("unknown_outcome")));
+        served.plan.once("turn", Fault::Panic);
+        let outcome = json!({ "id": windlass::task_id().to_string(), "lease": 1, "outcome": "completed" });
+        let (status, _, problem) =
+            served.ask("POST", &format!("{me}/finish"), json!({ "outcomes": [outcome] })).await;
+        assert_eq!((status, &problem["code"]), (503, &json!("unknown_outcome")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_claims_and_heartbeats_than_may_be_are_told_to_come_later() {
+        let served = Served::with(|limits| limits.polls = 2);
+        let me = served.worker().await;
+        for (verb, route) in [("turn", "claim"), ("heartbeat", "heartbeat")] {
+            served.plan.hold(verb);
+            let (before, path) = (served.plan.calls(verb), format!("{me}/{route}"));
+            let first: Vec<_> = (0..2).map(|_| served.asking(path.clone(), json!({}))).collect();
+            served.plan.called(verb, before + 2).await;
+            let (status, headers, problem) = served.ask("POST", &path, json!({})).await;
+            assert_eq!((status, &problem["code"]), (503, &json!("overloaded")), "{route}");
+            assert_eq!(headers["retry-after"], "1");
+            served.plan.let_go(verb);
+            for one in first {
+                assert_eq!(one.await.unwrap().0, 200);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_claims_as_requests_may_be_look_at_once() {
+        let served = Served::with(|limits| limits.requests = 3);
+        let me = served.worker().await;
+        served.plan.hold("turn");
+        let claims: Vec<_> = (0..10).map(|_| served.asking(format!("{me}/claim"), json!({}))).collect();
+        served.plan.called("turn", 3).await;
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(served.plan.calls("turn"), 3);
+        served.plan.let_go("turn");
+        for one in claims {
+            assert_eq!(one.await.unwrap().0, 200, "the others wait for their turn");
+        }
     }
 }
