@@ -5,6 +5,9 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use windlass::{Command, Error, Receipt, Rejected, Store, limits};
 
+/// Calls that gather for the next commit. More than that wait where they are, and are counted there.
+const GATHERED: usize = 1024;
+
 /// The answers to the commands of one caller.
 type Answers = Result<Vec<Result<Receipt, Rejected>>, Error>;
 
@@ -18,12 +21,12 @@ struct Entry {
 /// Folds concurrent calls.
 #[derive(Debug)]
 pub(super) struct Fold {
-    entries: mpsc::UnboundedSender<Entry>,
+    entries: mpsc::Sender<Entry>,
 }
 
 impl Fold {
     pub(super) fn start(store: Arc<dyn Store>) -> Self {
-        let (entries, queue) = mpsc::unbounded_channel();
+        let (entries, queue) = mpsc::channel(GATHERED);
         tokio::spawn(gather(store, queue));
         Self { entries }
     }
@@ -31,13 +34,14 @@ impl Fold {
     /// Carries out commands, durably. A caller that goes away does not undo them.
     pub(super) async fn apply(&self, commands: Vec<Command>) -> Answers {
         let (answer, answered) = oneshot::channel();
-        let gone = || Error::Unavailable("the server is stopping".into());
-        self.entries.send(Entry { commands, answer }).map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        let stopping = |_| Error::Unavailable("the server is stopping".into());
+        self.entries.send(Entry { commands, answer }).await.map_err(stopping)?;
+        // It was begun, and nobody knows how far it came.
+        answered.await.unwrap_or_else(|_| Err(Error::Unknown("the commit was ended by a fault".into())))
     }
 }
 
-async fn gather(store: Arc<dyn Store>, mut queue: mpsc::UnboundedReceiver<Entry>) {
+async fn gather(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Entry>) {
     let turns = Arc::new(tokio::sync::Semaphore::new(store.turns_at_once().max(1)));
     let mut first = queue.recv().await;
     while let Some(entry) = first.take() {
@@ -83,7 +87,9 @@ async fn commit(store: &dyn Store, mut batch: Vec<Entry>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::Served;
     use super::*;
+    use serde_json::json;
     use windlass::{By, Json, MemoryStore, Name, NewTask};
 
     #[tokio::test]
@@ -109,5 +115,33 @@ mod tests {
             }
         });
         futures_util::future::join_all(calls).await;
+    }
+
+    #[tokio::test]
+    async fn many_single_reports_are_few_commits() {
+        let served = Served::start();
+        let me = served.worker().await;
+        let tasks: Vec<_> = (0..64).map(|_| json!({ "kind": "x" })).collect();
+        served.post("/v1/tasks/batch", json!({ "tasks": tasks })).await;
+        let claimed = served.post(&format!("{me}/claim"), json!({ "limit": 64 })).await;
+        let (claimed, before) = (claimed["tasks"].as_array().unwrap(), served.plan.calls("turn"));
+        served.plan.hold("turn");
+        let finish = |task: &serde_json::Value| {
+            let outcome = json!({ "id": task["id"], "lease": task["lease"], "outcome": "completed" });
+            served.asking(format!("{me}/finish"), json!({ "outcomes": [outcome] }))
+        };
+        let mut finishes = vec![finish(&claimed[0])];
+        served.plan.called("turn", before + 1).await;
+        finishes.extend(claimed[1..].iter().map(finish));
+        // One is being committed, one is the first of the next, and the others gather.
+        while served.app.fold.entries.capacity() != GATHERED - 62 {
+            tokio::task::yield_now().await;
+        }
+        served.plan.let_go("turn");
+        for finish in finishes {
+            let (status, _, told) = finish.await.unwrap();
+            assert_eq!((status, &told["outcomes"][0]["state"]), (200, &json!("completed")));
+        }
+        assert_eq!(served.plan.calls("turn") - before, 2);
     }
 }
