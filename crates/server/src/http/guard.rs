@@ -15,13 +15,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::Instrument;
 use windlass::Store;
-use windlass::remote::WATCH_PATH;
+use windlass::remote::{STORE_PATH, WATCH_PATH};
 
 use super::tokens::Tokens;
 use super::{App, Caller, Limits, Problem, trace};
 
 /// Routes whose callers wait, and who are counted where they wait.
 const WAITING: [&str; 4] = ["/v1/workers/{id}/claim", "/v1/workers/{id}/heartbeat", "/v1/events", WATCH_PATH];
+
+/// Routes on which nobody is told to slow down here: who is refused a heartbeat loses its leases, and among calls of the store there are some as
+/// well, so those are counted where it is known what they are.
+const UNCOUNTED: [&str; 2] = ["/v1/workers/{id}/heartbeat", STORE_PATH];
 
 /// Kilobytes of all bodies that are here at once.
 const BODIES: usize = 256 * 1024;
@@ -165,7 +169,9 @@ async fn who(app: &App, headers: &HeaderMap, route: &str) -> Result<Caller, Prob
         // Elsewhere a name may be made to point here, and a page of that name then counts as ours.
         return Err(Problem::forbidden("without tokens, ask localhost or an address, not another name"));
     }
-    app.guard.tokens.count(&caller, app.limits.rate)?;
+    if !UNCOUNTED.contains(&route) {
+        app.guard.tokens.count(&caller, app.limits.rate)?;
+    }
     Ok(caller)
 }
 
@@ -221,7 +227,58 @@ fn check_origin(app: &App, request: &Request) -> Result<Option<HeaderValue>, Pro
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::Served;
     use super::*;
+    use serde_json::{Value, json};
+
+    #[tokio::test]
+    async fn more_requests_than_may_be_worked_on_are_told_to_come_later() {
+        let served = Served::with(|limits| limits.requests = 2);
+        served.plan.hold("submit");
+        let submits: Vec<_> =
+            (0..2).map(|_| served.asking("/v1/tasks".into(), json!({ "kind": "x" }))).collect();
+        served.plan.called("submit", 2).await;
+        let (status, headers, problem) = served.ask("GET", "/v1/stats", Value::Null).await;
+        assert_eq!((status, &problem["code"]), (503, &json!("overloaded")), "{problem}");
+        assert_eq!(headers[header::RETRY_AFTER], "1");
+        assert_eq!(served.ask("GET", "/health", Value::Null).await.0, 200, "it lives all the same");
+        served.plan.let_go("submit");
+        for submit in submits {
+            assert_eq!(submit.await.unwrap().0, 201);
+        }
+        assert_eq!(served.ask("GET", "/v1/stats", Value::Null).await.0, 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_are_not_refused_for_being_many() {
+        use windlass::remote::{PROTOCOL, PROTOCOL_HEADER, STORE_PATH};
+        let served = Served::with(|limits| limits.rate = 2);
+        let me = served.worker().await;
+        let id = me.rsplit('/').next().unwrap();
+        let mut refused = 0;
+        for _ in 0..10 {
+            let (status, headers, problem) = served.ask("GET", "/v1/stats", Value::Null).await;
+            if status == 429 {
+                assert_eq!(
+                    (&problem["code"], &headers[header::RETRY_AFTER]),
+                    (&json!("rate_limited"), &HeaderValue::from(1))
+                );
+                refused += 1;
+            }
+            assert_eq!(served.ask("POST", &format!("{me}/heartbeat"), Value::Null).await.0, 200);
+        }
+        assert_eq!(refused, 9);
+        // Nor those of programs whose store is this server.
+        let version = [(PROTOCOL_HEADER, PROTOCOL.to_string())];
+        for (call, expected) in [
+            (json!({ "heartbeat": { "worker": id, "held": [] } }), 200),
+            (json!({ "counts": {} }), 429),
+            (json!({ "nothing": {} }), 429),
+        ] {
+            let (status, _, told) = served.ask_with("POST", STORE_PATH, &version, &call).await;
+            assert_eq!(status, expected, "{call}: {told}");
+        }
+    }
 
     #[test]
     fn names_that_may_be_made_to_point_here_are_told_apart() {

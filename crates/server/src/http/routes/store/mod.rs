@@ -35,7 +35,11 @@ async fn watch(Shared(app): Shared<App>, caller: Caller, request: Request) -> Re
 }
 
 async fn asked(app: &App, caller: Caller, request: Request) -> Answered<Vec<u8>> {
-    let call = match decode(request).await? {
+    let decoded = decode(request).await;
+    if !matches!(decoded, Ok(Ok(Call::Heartbeat { .. }))) {
+        app.guard.tokens.count(&caller, app.limits.rate)?;
+    }
+    let call = match decoded? {
         Ok(call) => call,
         Err(refused) => return Ok(app.answering.refusal(refused)),
     };
