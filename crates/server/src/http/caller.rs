@@ -54,6 +54,11 @@ impl Caller {
         self.0.is_none()
     }
 
+    /// What it was recognised by, if that was needed.
+    pub(super) fn token(&self) -> Option<&AccessToken> {
+        self.0.as_deref()
+    }
+
     /// What the history and the audit call it.
     fn name(&self) -> &str {
         self.0.as_ref().map_or(ANYBODY, |token| &token.name)

@@ -97,6 +97,20 @@ impl Tokens {
         Ok(Caller::with(token.clone()))
     }
 
+    /// Whether who was recognised before still would be: without tokens, if there are still none; with one that has neither been revoked nor expired.
+    pub(super) async fn still_knows(&self, caller: &Caller, open: bool) -> bool {
+        let Ok(read) = self.read(HOLDS).await else { return false };
+        match caller.token() {
+            None => open && read.tokens.is_empty(),
+            Some(token) => {
+                let is_good = |known: &AccessToken| {
+                    known.digest == token.digest && !known.has_expired(read.now.plus(read.at.elapsed()))
+                };
+                read.tokens.get(&token.id).is_some_and(|known| is_good(known))
+            }
+        }
+    }
+
     /// Counts a request of a caller; refused if there were more than `rate` in a second.
     pub(super) fn count(&self, caller: &Caller, rate: u32) -> Answered<()> {
         if rate == 0 {

@@ -25,6 +25,9 @@ use super::tasks::bad_query;
 /// How long nothing is said at most: a connection on which nothing is said may be cut by those in between.
 const SILENCE: Duration = Duration::from_secs(15);
 
+/// How often it is looked whether who listens still may: so long a token that was revoked is of use, beside what the server remembers.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 /// How long a client waits before it reconnects, in milliseconds.
 const RECONNECT: u32 = 1_000;
 
@@ -203,7 +206,8 @@ async fn events(
         None => listener.beginning().await?,
     };
     let greeting = format!("retry: {RECONNECT}\n{}", frame(place, "ready", &serde_json::json!({})));
-    let telling = Telling { app, wanted, listener, place, greeting: Some(greeting) };
+    let check_at = Instant::now() + LOOK_AGAIN;
+    let telling = Telling { app, caller, check_at, wanted, listener, place, greeting: Some(greeting) };
     let body = Body::from_stream(stream::unfold(telling, Telling::next));
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -216,6 +220,9 @@ async fn events(
 /// A stream to one listener.
 struct Telling {
     app: App,
+    caller: Caller,
+    /// When it is looked again whether the caller may listen.
+    check_at: Instant,
     wanted: Wanted,
     listener: Listener,
     /// What was told, or left out, so far.
@@ -224,13 +231,29 @@ struct Telling {
 }
 
 impl Telling {
-    /// The next part of the stream; its end when the server stops, or the store does not answer: the client comes again.
+    /// Whether the server goes on, and the caller's token is still good.
+    async fn may_go_on(&mut self) -> bool {
+        if self.check_at <= Instant::now() {
+            self.check_at = Instant::now() + LOOK_AGAIN;
+            if !self.app.guard.tokens.still_knows(&self.caller, self.app.limits.open).await {
+                return false;
+            }
+        }
+        !self.app.stopping.is_cancelled()
+    }
+
+    /// The next part of the stream; its end when the server stops, the caller may not listen any more, or the store does not answer: the client
+    /// comes again.
     async fn next(mut self) -> Option<(Result<Bytes, std::convert::Infallible>, Self)> {
         if let Some(greeting) = self.greeting.take() {
             return Some((Ok(greeting.into()), self));
         }
         let speak_at = Instant::now() + SILENCE;
         loop {
+            // Every time: there may always be something to tell.
+            if !self.may_go_on().await {
+                return None;
+            }
             let Events { events, last, complete } = self.listener.after(self.place).await.ok()?;
             let moved = last != self.place;
             self.place = last;
@@ -253,6 +276,7 @@ impl Telling {
                 biased;
                 () = self.app.stopping.cancelled() => return None,
                 () = self.listener.changed() => {}
+                () = sleep_until(self.check_at), if self.check_at < speak_at => {}
                 () = sleep_until(speak_at) => {
                     // Without data it only tells the client how far it has come.
                     let still_here = format!("id: {}\n: still here\n\n", self.place);
@@ -260,5 +284,71 @@ impl Telling {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+    use windlass::Timestamp;
+
+    use super::super::super::testing::Served;
+
+    /// A stream, as it is told until it ends.
+    fn listen(served: &Served, headers: &[(&'static str, String)]) -> tokio::task::JoinHandle<String> {
+        let (served, headers) = (served.clone(), headers.to_vec());
+        tokio::spawn(async move {
+            let (status, _, told) = served.ask_with("GET", "/v1/events", &headers, &Value::Null).await;
+            assert_eq!(status, 200, "{told}");
+            told
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_listen_any_more_is_told_nothing_more() {
+        let served = Served::start();
+        let now = served.app.windlass.store().now().await.unwrap();
+        let bearer = |token: String| [("authorization", format!("Bearer {token}"))];
+        let brief = served.token("brief", Some(now.plus(Duration::from_secs(60)))).await;
+        let [brief, revoked] = [bearer(brief), bearer(served.token("revoked", None).await)];
+        let [expires, ends] = [listen(&served, &brief), listen(&served, &revoked)];
+        let begun = tokio::time::Instant::now();
+        served.listeners(2).await;
+        assert!(expires.await.unwrap().contains("event: ready"));
+        assert!((60..70).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+        assert!(!ends.is_finished(), "the other goes on");
+        let begun = tokio::time::Instant::now();
+        served.revoke("revoked").await;
+        ends.await.unwrap();
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_needed_no_token_needs_one_when_there_are_some() {
+        let served = Served::start();
+        let open = listen(&served, &[]);
+        served.listeners(1).await;
+        served.token("first", Some(Timestamp::MAX)).await;
+        open.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_with_always_more_to_tell_ends_when_the_server_stops() {
+        let served = Served::start();
+        let first = listen(&served, &[]);
+        served.listeners(1).await;
+        let tasks: Vec<_> = (0..1_000).map(|_| json!({ "kind": "x" })).collect();
+        for _ in 0..3 {
+            served.post("/v1/tasks/batch", json!({ "tasks": tasks })).await;
+        }
+        served.app.stop_waiting();
+        let told = first.await.unwrap();
+        assert!(told.matches("event: task").count() < 3_000, "it told everything before it ended");
+        // Nor is anything told to who comes only now.
+        let id = told.split_once("id: ").unwrap().1.split('\n').next().unwrap().to_owned();
+        let late = listen(&served, &[("last-event-id", id)]).await.unwrap();
+        assert_eq!(late.matches("event: task").count(), 0);
     }
 }
