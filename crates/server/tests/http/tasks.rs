@@ -56,6 +56,35 @@ fn a_task_is_submitted_looked_at_and_listed() {
 }
 
 #[test]
+fn a_batch_whose_answer_was_lost_may_be_sent_again() {
+    for server in Server::each() {
+        let older = server.submit(&json!({ "kind": "x", "idempotency_key": "k" }));
+        let [one, two, three] = std::array::from_fn(|_| uuid::Uuid::now_v7().to_string());
+        let batch = json!({ "tasks": [
+            { "id": one, "kind": "x" },
+            { "id": two, "kind": "x", "idempotency_key": "k", "payload": 2 },
+            { "id": three, "kind": "x", "idempotency_key": "new" },
+        ] });
+        let told = |created: bool| {
+            let of = |id: &String, created: bool| json!({ "id": id, "state": "pending", "created": created });
+            json!({ "tasks": [of(&one, created), of(&older, false), of(&three, created)] })
+        };
+        assert_eq!(server.ask("POST", "/v1/tasks/batch", Some(&batch)).told(201), told(true));
+        assert_eq!(server.ask("POST", "/v1/tasks/batch", Some(&batch)).told(201), told(false));
+        // One that is somebody else's, one that was never accepted, and one that asks for a refusal.
+        for other in [
+            json!({ "id": one, "kind": "y" }),
+            json!({ "kind": "x", "idempotency_key": "unknown" }),
+            json!({ "kind": "x", "idempotency_key": "k", "on_conflict": "reject" }),
+        ] {
+            let batch = json!({ "tasks": [{ "id": one, "kind": "x" }, other] });
+            assert_eq!(server.ask("POST", "/v1/tasks/batch", Some(&batch)).status, 409, "{other}");
+        }
+        assert_eq!(list(&server.get("/v1/tasks")["tasks"]).len(), 3);
+    }
+}
+
+#[test]
 fn a_listing_goes_on_where_it_stopped() {
     let server = Server::start();
     let tasks: Vec<_> = (0..25).map(|n| json!({ "kind": "x", "payload": n })).collect();

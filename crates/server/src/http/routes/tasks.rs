@@ -9,8 +9,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::{
-    Command, Cursor, Entity, Error, Filter, Invalid, Name, NewTask, Page, Record, Rejected, Submitted,
-    TaskId, WorkflowId, limits,
+    Command, Cursor, Entity, Error, Filter, Invalid, Name, NewTask, OnConflict, Page, Record, Rejected,
+    Submitted, Task, TaskId, WorkflowId, limits,
 };
 
 use super::super::extract::{InPath, JsonBody, OptionalBody, Query};
@@ -106,27 +106,37 @@ fn admit(caller: &Caller, trace: Trace, body: NewTaskJson) -> Answered<NewTask> 
     Ok(NewTask { actor: caller.actor(None), traceparent: task.traceparent.or(trace.0), ..task })
 }
 
-/// Submits all or none. A task whose id exists, and which is the same, was submitted by a request whose answer was lost.
+/// Submits all or none. A task whose id exists, and which is the same, was submitted by a request whose answer was lost; beside it, one whose key
+/// belongs to an older task was not new then either.
 async fn submit_all(app: &App, tasks: Vec<NewTask>) -> Answered<Vec<Submitted>> {
     let client = app.client(None)?;
     match client.submit_all(tasks.clone()).await {
         Err(error) if matches!(error.rejected(), Some(Rejected::IdConflict { .. })) => {
             let mut found = Vec::with_capacity(tasks.len());
             for task in &tasks {
-                match client.get(task.id).await? {
-                    Some(record) if is_same(task, &record) => {
-                        found.push(Submitted {
-                            id: task.id,
-                            state: record.task.status.state,
-                            created: false,
-                        });
-                    }
-                    _ => return Err(error.into()),
-                }
+                let record = match client.get(task.id).await? {
+                    Some(record) => Some(record).filter(|record| is_same(task, record)),
+                    None => older(&client, task).await?,
+                };
+                let Some(Record { task: Task { id, status, .. }, .. }) = record else {
+                    return Err(error.into());
+                };
+                found.push(Submitted { id, state: status.state, created: false });
             }
             Ok(found)
         }
         answer => Ok(answer?),
+    }
+}
+
+/// The task that has the key of one that was not submitted for that reason.
+async fn older(client: &windlass::Client, new: &NewTask) -> Answered<Option<Record>> {
+    let Some(key) = new.key.as_deref().filter(|_| new.on_conflict == OnConflict::Return) else {
+        return Ok(None);
+    };
+    match client.store().find(&new.namespace, &new.kind, key).await? {
+        Some(id) => Ok(client.get(id).await?),
+        None => Ok(None),
     }
 }
 
