@@ -197,6 +197,26 @@ class Contexts(WithServer):
         self.assertEqual(flow["output"], {"b": {"doubled": 8}})
         self.assertEqual((seen[1].step, seen[1].workflow_id, seen[1].results), ("b", flow["id"], {"a": {"doubled": 4}}))
 
+    def test_a_step_can_ask_what_came_long_before(self) -> None:
+        def first(payload: Any, context: Context) -> Any:
+            return {"ancestors": len(context.ancestors())}
+
+        async def last(payload: Any, context: Context) -> Any:
+            ancestors = await asyncio.to_thread(context.ancestors)
+            return [[one["step"], one["distance"], one["result"]] for one in ancestors]
+
+        self.worker({"c-first": first, "c-last": last})
+        steps = {
+            "a": {"task": "c-first"},
+            "b": {"task": "c-first", "needs": "a"},
+            "c": {"task": "c-last", "needs": "b", "map": {"over": [1]}},
+        }
+        flow = self.client.wait_for_workflow(self.client.start(steps=steps)["id"], timeout=DEADLINE)
+        before = [["b", 1, {"ancestors": 1}], ["a", 2, {"ancestors": 0}]]
+        self.assertEqual(flow["output"], {"c": [before]})
+        lone = self.client.submit("c-first")["id"]
+        self.assertEqual(self.client.wait(lone, timeout=DEADLINE)["result"], {"ancestors": 0})
+
     def test_what_a_handler_tells_is_kept(self) -> None:
         go_on = threading.Event()
 

@@ -160,6 +160,19 @@ test("steps get what their parents returned", async (t) => {
   assert.deepEqual((await windlass.waitForWorkflow(id, wait)).output, { c: { n: 42, step: "c", hasWorkflow: true } });
 });
 
+test("a step can ask what came long before", async (t) => {
+  const windlass = (await Server.start(t)).client();
+  const busy = worker(t, windlass).handle("x", async (_, context) => {
+    return (await context.ancestors()).map(({ step, distance, result }) => [step, distance, result]);
+  });
+  await busy.start();
+  const { id } = await windlass.start({ steps: { a: { task: "x" }, b: { task: "x", needs: ["a"] }, c: { task: "x", needs: ["b"], map: { over: [1] } } } });
+  const before = [["b", 1, [["a", 1, []]]], ["a", 2, []]];
+  assert.deepEqual((await windlass.waitForWorkflow(id, wait)).output, { c: [before] });
+  const lone = await windlass.submit({ kind: "x" });
+  assert.deepEqual((await windlass.wait(lone.id, wait)).result, []);
+});
+
 /** A worker with one task that runs and one that can be let go on. */
 async function busyWith(windlass: Client, handler: (context: Context) => unknown, busy: ReturnType<typeof worker>): Promise<string> {
   const began = gate();

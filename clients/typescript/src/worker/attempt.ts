@@ -6,7 +6,7 @@
  */
 import { after } from "../pause.js";
 import type { ClaimedTask, Lease } from "../wire.js";
-import { Context } from "./context.js";
+import { Context, type AskAncestors } from "./context.js";
 import { type Written } from "./link.js";
 import type { Notes } from "./notes.js";
 import { describe, isMeant, returned, thrown, written, type Ending } from "./outcome.js";
@@ -17,6 +17,7 @@ export type Handler<Payload = unknown, Result = unknown> = (payload: Payload, co
 /** What an attempt asks of the worker. */
 export interface Desk {
   notes: Notes;
+  ancestors: AskAncestors;
   /** This is to be told to the server. */
   ended(attempt: Attempt, outcome: Written): void;
   /** The handler works no more. */
@@ -42,7 +43,7 @@ export class Attempt {
     readonly desk: Desk,
   ) {
     this.lease = { id: task.id, lease: task.lease };
-    this.#context = new Context(task, this.#controller.signal, desk.notes);
+    this.#context = new Context(task, this.#controller.signal, desk.notes, desk.ancestors);
   }
 
   /** Runs the handler. What it does never throws. */

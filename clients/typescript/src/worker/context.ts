@@ -1,6 +1,9 @@
 /** What a handler knows about the attempt it makes, and what it may tell while it makes it. */
-import type { ClaimedTask } from "../wire.js";
+import type { Ancestor, ClaimedTask } from "../wire.js";
 import type { Notes } from "./notes.js";
+
+/** Asks the server for the steps that come before one. */
+export type AskAncestors = (workflow: string, step: string) => Promise<Ancestor[]>;
 
 export class Context {
   readonly id: string;
@@ -30,9 +33,10 @@ export class Context {
   /** Aborted when the attempt is to stop: its task was cancelled or lost, its time is over, or the worker stops. Hand it on to whatever takes one. */
   readonly signal: AbortSignal;
   readonly #notes: Notes;
+  readonly #ancestors: AskAncestors;
 
   /** @internal */
-  constructor(task: ClaimedTask, signal: AbortSignal, notes: Notes) {
+  constructor(task: ClaimedTask, signal: AbortSignal, notes: Notes, ancestors: AskAncestors) {
     this.signal = signal;
     this.id = task.id;
     this.kind = task.kind;
@@ -49,6 +53,7 @@ export class Context {
     this.checkpoint = task.checkpoint ?? null;
     this.traceparent = task.traceparent ?? null;
     this.#notes = notes;
+    this.#ancestors = ancestors;
   }
 
   /** Whether the attempt is to stop. */
@@ -59,6 +64,11 @@ export class Context {
   /** Throws why, if the attempt is to stop. */
   throwIfCancelled(): void {
     this.signal.throwIfAborted();
+  }
+
+  /** Asks the server for all steps that come before this one, nearest first, with what they have returned; none if the task is not a step. */
+  async ancestors(): Promise<Ancestor[]> {
+    return this.workflowId === null || this.step === null ? [] : await this.#ancestors(this.workflowId, this.step);
   }
 
   /** Tells how far it is. */

@@ -126,6 +126,7 @@ export class Worker {
         hostname: hostname(), dead_after_seconds, starts_workflows,
       },
       notes: new Notes(link, this.id, warn),
+      ancestors: (workflow, step) => this.#client.ancestors(workflow, step),
       begin: (registered) => this.#begin(registered, warn),
       run: (attempt) => this.#run(attempt),
       info: (message) => logger?.info(message),

@@ -27,10 +27,10 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
-/// Lets only those through who may use a group of routes.
-pub(super) async fn require(scope: Scope, request: Request, next: Next) -> Response {
+/// Lets only those through who may use a group of routes: any of the scopes will do.
+pub(super) async fn require(scopes: &[Scope], request: Request, next: Next) -> Response {
     let allowed = match request.extensions().get::<Caller>() {
-        Some(caller) => caller.check(scope),
+        Some(caller) => caller.check_any(scopes),
         None => Err(Problem::forbidden("it is not known who calls")),
     };
     match allowed {
@@ -82,6 +82,13 @@ impl Caller {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether it may do any of these; the refusal is that of the first.
+    pub(crate) fn check_any(&self, scopes: &[Scope]) -> Answered<()> {
+        let mut checks = scopes.iter().map(|scope| self.check(*scope));
+        let first = checks.next().unwrap_or(Ok(()));
+        first.or_else(|refused| if checks.any(|check| check.is_ok()) { Ok(()) } else { Err(refused) })
     }
 
     /// Whether only some queues are open to it.

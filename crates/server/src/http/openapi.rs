@@ -30,7 +30,7 @@ const REFUSALS: [(&str, &str); 12] = [
 ];
 
 /// Puts groups of routes together, each behind what it needs, and describes all of them.
-pub(super) fn describe(groups: Vec<(Scope, OpenApiRouter<App>)>) -> (Router<App>, OpenApi) {
+pub(super) fn describe(groups: Vec<(&'static [Scope], OpenApiRouter<App>)>) -> (Router<App>, OpenApi) {
     let info = InfoBuilder::new()
         .title("Windlass")
         .version(env!("CARGO_PKG_VERSION"))
@@ -75,7 +75,7 @@ fn operations(description: &mut OpenApi) -> impl Iterator<Item = &mut Operation>
 }
 
 /// Adds the refusals that any route may answer with, and what a token needs.
-fn complete(operation: &mut Operation, needs: Scope) {
+fn complete(operation: &mut Operation, needs: &[Scope]) {
     for (status, description) in REFUSALS {
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
         let response = ResponseBuilder::new()
@@ -89,8 +89,8 @@ fn complete(operation: &mut Operation, needs: Scope) {
         operation.operation_id = Some(format!("{noun}_{verb}"));
     }
     // Without tokens, on this machine alone, none is needed.
-    let needed = SecurityRequirement::new("token", [needs.word()]);
-    operation.security = Some(vec![SecurityRequirement::default(), needed]);
+    let needed = needs.iter().map(|scope| SecurityRequirement::new("token", [scope.word()]));
+    operation.security = Some(std::iter::once(SecurityRequirement::default()).chain(needed).collect());
 }
 
 /// The description as it is published: the same text for the same routes.

@@ -88,6 +88,13 @@ fn scopes_and_queues_bound_what_a_token_may_do() {
             }
         }
     }
+    // What came before a step, a worker may know as well.
+    let steps = json!({ "steps": { "a": { "task": "x" }, "b": { "task": "x", "needs": "a" } } });
+    let flow = text(&holder(&admin).ask("POST", "/v1/workflows", Some(&steps)).told(201)["id"]);
+    for (token, status) in [(&work, 200), (&read, 200), (&admin, 200), (&submit, 403)] {
+        let path = format!("/v1/workflows/{flow}/steps/b/ancestors");
+        assert_eq!(holder(token).ask("GET", &path, None).status, status, "{token}");
+    }
     let mail = holder(&mail);
     let id = text(&mail.ask("POST", "/v1/tasks", Some(&task)).told(201)["id"]);
     mail.ask("POST", "/v1/tasks", Some(&other)).refused(403, "forbidden");

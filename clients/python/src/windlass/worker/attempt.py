@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from datetime import datetime, timezone
-from typing import Any, Callable, Optional, Tuple, cast
+from typing import Any, Callable, List, Optional, Tuple, cast
 
-from ..types import ClaimedTask, Lease, Outcome
+from ..types import Ancestor, ClaimedTask, Lease, Outcome
 from .context import Context
 from .notes import Notes
 from .timers import Timer
@@ -20,12 +20,18 @@ Key = Tuple[str, int]
 class Attempt:
     """A claim that is being worked on. What is decided about it is decided once."""
 
-    def __init__(self, task: ClaimedTask, worker_id: str, written: Callable[[Attempt], None]) -> None:
+    def __init__(
+        self,
+        task: ClaimedTask,
+        worker_id: str,
+        written: Callable[[Attempt], None],
+        ancestors: Callable[[str, str], List[Ancestor]],
+    ) -> None:
         self.key: Key = (task["id"], task["lease"])
         self.kind = task["kind"]
         self.timeout = task.get("timeout_seconds")
         self.notes = Notes(task["id"], task["lease"], lambda: written(self))
-        self.context = Context(task, worker_id, self.notes)
+        self.context = Context(task, worker_id, self.notes, ancestors)
         self.begun = time.monotonic()
         self.started_at = datetime.now(timezone.utc).isoformat()
         self.timers: Tuple[Timer, ...] = ()

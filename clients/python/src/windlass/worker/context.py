@@ -7,14 +7,16 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from ..outcomes import Cancelled
-from ..types import ClaimedTask
+from ..types import Ancestor, ClaimedTask
 from .notes import Notes
 
 
 class Context:
     """The second argument of a handler. May be used from any thread."""
 
-    def __init__(self, task: ClaimedTask, worker_id: str, notes: Notes) -> None:
+    def __init__(
+        self, task: ClaimedTask, worker_id: str, notes: Notes, ancestors: Callable[[str, str], List[Ancestor]]
+    ) -> None:
         self.id: str = task["id"]
         #: The proof of the claim; with the id a good idempotency key for one attempt, while the id alone is one for
         #: all.
@@ -45,6 +47,7 @@ class Context:
         #: Why, once it is set.
         self.reason: Optional[str] = None
         self._notes = notes
+        self._ancestors = ancestors
         timeout = task.get("timeout_seconds")
         self._ends_at = None if timeout is None else time.monotonic() + timeout
         self._on_cancel: List[Callable[[], None]] = []
@@ -58,6 +61,12 @@ class Context:
         """Raises `Cancelled` if the handler is to stop."""
         if self.cancelled.is_set():
             raise Cancelled(self.reason or "cancelled")
+
+    def ancestors(self) -> List[Ancestor]:
+        """Asks the server for all steps that come before this one, nearest first, with what they have returned; none
+        if the task is not a step. It takes a moment: an `async` handler awaits `asyncio.to_thread(context.ancestors)`.
+        """
+        return [] if self.workflow_id is None or self.step is None else self._ancestors(self.workflow_id, self.step)
 
     def progress(self, done: int, total: Optional[int] = None, note: Optional[str] = None) -> None:
         """Tells how much is done, out of how much, and what is being done."""

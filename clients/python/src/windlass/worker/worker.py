@@ -226,7 +226,7 @@ class Worker:
         """Starts the handler of a task that was claimed."""
         assert self._session is not None
         ledger, handler = self._ledger, self._handlers.get(task["kind"])
-        attempt = Attempt(task, self._session.id, ledger.write)
+        attempt = Attempt(task, self._session.id, ledger.write, self._client.ancestors)
         ledger.begin(attempt)
         if handler is None or ledger.stopping.is_set():
             why = "the worker stops" if handler else f"the worker has no handler of kind {task['kind']!r}"

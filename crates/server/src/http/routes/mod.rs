@@ -36,8 +36,8 @@ fn verb(command: &Command) -> &'static str {
     }
 }
 
-/// All routes, by what they need.
-pub(super) fn all() -> Vec<(Scope, OpenApiRouter<App>)> {
+/// All routes, by what they need: one of the scopes.
+pub(super) fn all() -> Vec<(&'static [Scope], OpenApiRouter<App>)> {
     let read = OpenApiRouter::new()
         .merge(tasks::reads())
         .merge(workers::reads())
@@ -58,9 +58,11 @@ pub(super) fn all() -> Vec<(Scope, OpenApiRouter<App>)> {
         .merge(entities::operations())
         .merge(audit::reads());
     vec![
-        (Scope::Read, read),
-        (Scope::Submit, submit),
-        (Scope::Work, workers::works()),
-        (Scope::Admin, operate),
+        (&[Scope::Read], read),
+        (&[Scope::Submit], submit),
+        (&[Scope::Work], workers::works()),
+        // What a worker has to read so as to do its work: for that, being a worker is enough.
+        (&[Scope::Read, Scope::Work], workflows::reads_of_workers()),
+        (&[Scope::Admin], operate),
     ]
 }

@@ -31,7 +31,10 @@ pub(crate) fn reads() -> OpenApiRouter<App> {
         .routes(routes!(get))
         .routes(routes!(graph_svg))
         .routes(routes!(graph_mermaid))
-        .routes(routes!(ancestors))
+}
+
+pub(crate) fn reads_of_workers() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(ancestors))
 }
 
 pub(crate) fn starts() -> OpenApiRouter<App> {

@@ -66,7 +66,7 @@ pub(super) fn check(caller: &Caller, call: &Call) -> Answered<()> {
 }
 
 fn worker_or_reader(caller: &Caller) -> Answered<()> {
-    caller.check(Scope::Work).or_else(|_| caller.check(Scope::Read))
+    caller.check_any(&[Scope::Read, Scope::Work])
 }
 
 /// All that a turn needs.
