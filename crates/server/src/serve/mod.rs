@@ -2,6 +2,7 @@
 
 mod config;
 mod listen;
+mod predecessor;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -150,6 +151,7 @@ async fn serve(
     teller.tell(format!("serving {scheme}://{address}"));
     let crew = Crew::start(session, config, args, teller).await?;
     let stop = CancellationToken::new();
+    predecessor::follow(&**windlass.store(), app.id()).await;
     let leader = windlass.worker().id(app.id().clone()).retention(config.retention.clone());
     let leading = tokio::spawn(leader.lead_until(stop.clone().cancelled_owned()));
     let living = tokio::spawn(live(app.clone(), metrics, stop.clone()));
