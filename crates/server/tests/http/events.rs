@@ -1,6 +1,6 @@
 //! The stream of changes: in order, resumed without gaps and without repeats.
 
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 use super::kit::{Server, chunk, head, outcome, request, text};
 
 /// A stream that is being read.
-struct Stream {
+pub(crate) struct Stream {
     reader: BufReader<TcpStream>,
     rest: String,
     /// The id of the last event.
-    heard: String,
+    pub(crate) heard: String,
 }
 
 /// One event.
 #[derive(Clone, PartialEq, Debug)]
-struct Told {
+pub(crate) struct Told {
     event: String,
-    data: Value,
+    pub(crate) data: Value,
 }
 
 impl Stream {
-    fn open(server: &Server, query: &str, heard: Option<&str>) -> Self {
+    pub(crate) fn open(server: &Server, query: &str, heard: Option<&str>) -> Self {
         let headers: Vec<_> = heard.map(|id| ("last-event-id", id)).into_iter().collect();
         let mut stream = server.connect();
         stream.write_all(&request("GET", &format!("/v1/events{query}"), &headers, None)).unwrap();
@@ -37,7 +37,7 @@ impl Stream {
     }
 
     /// The next event, whatever it is.
-    fn next(&mut self) -> Told {
+    pub(crate) fn next(&mut self) -> Told {
         loop {
             while let Some((block, rest)) =
                 self.rest.split_once("\n\n").map(|(a, b)| (a.to_owned(), b.to_owned()))
@@ -61,6 +61,18 @@ impl Stream {
             }
             let more = chunk(&mut self.reader).expect("the stream goes on");
             self.rest += std::str::from_utf8(&more).unwrap();
+        }
+    }
+
+    /// Reads on to the end, which must be one that was meant.
+    pub(crate) fn ends(&mut self) {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.reader.read_line(&mut line).unwrap() > 0, "the connection was cut");
+            if line.trim_end() == "0" {
+                return;
+            }
         }
     }
 

@@ -1,9 +1,12 @@
 use std::io::{BufReader, Write};
+use std::time::Instant;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
+use windlass_testbed::postgres;
 
-use super::kit::{Server, answer, list, request, text};
+use super::events::Stream;
+use super::kit::{DEADLINE, Server, answer, lease, list, outcome, request, text};
 use super::support::Place;
 
 #[test]
@@ -34,22 +37,33 @@ fn a_server_says_how_it_is() {
 
 #[test]
 fn a_server_that_is_told_to_stop_answers_those_who_wait() {
-    let mut server = Server::start();
+    // Longer than a test may take: nobody is cut off.
+    let mut server = Server::with(&["--drain", "1h"]);
     let me = server.register(&json!({ "kinds": ["x"] }));
-    let path = format!("/v1/workers/{me}/claim");
-    let body = json!({ "wait_seconds": 60 }).to_string();
-    let mut stream = server.connect();
-    stream
-        .write_all(&request("POST", &path, &[("content-type", "application/json")], Some(body.as_bytes())))
-        .unwrap();
+    let id = server.submit(&json!({ "kind": "x" }));
+    let task = &server.claim(&me, &json!({}))[0];
+    let ask = |path: &str, body: &Value| {
+        let (mut stream, body) = (server.connect(), body.to_string());
+        let headers = [("content-type", "application/json")];
+        let path = format!("/v1/workers/{me}/{path}");
+        stream.write_all(&request("POST", &path, &headers, Some(body.as_bytes()))).unwrap();
+        BufReader::new(stream)
+    };
+    let mut claim = ask("claim", &json!({ "wait_seconds": 60 }));
+    let mut beat = ask("heartbeat", &json!({ "wait_seconds": 60, "running": [lease(task)] }));
+    let mut events = Stream::open(&server, "", None);
     while !server.ask("GET", "/metrics", None).body.contains("windlass_http_waiting_claims 1\n") {
         std::thread::yield_now();
     }
+    server.until(&format!("/v1/tasks/{id}"), "running");
+    let begun = Instant::now();
     server.running.signal(Signal::TERM);
-    let answered = answer(&mut BufReader::new(stream)).told(200);
-    assert_eq!(answered["tasks"], json!([]));
+    assert_eq!(answer(&mut claim).told(200)["tasks"], json!([]));
+    assert_eq!(answer(&mut beat).told(200), json!({ "lost": [], "cancel": [] }));
+    events.ends();
     let said = server.running.end();
     assert_eq!((said.code, &*said.out), (0, "stopped\n"), "{}", said.err);
+    assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
     let workers = server.place.json(&["worker", "list"]);
     assert_eq!(list(&workers["workers"]).len(), 1, "the server has left, the worker has not: {workers}");
 }
@@ -64,6 +78,21 @@ fn what_was_accepted_is_there_after_a_kill() {
         for id in ids {
             assert_eq!(again.task(&id)["state"], "pending");
         }
+    }
+}
+
+#[test]
+fn a_server_that_was_killed_is_followed_at_once() {
+    for server in Server::each() {
+        while !server.leads() {
+            std::thread::yield_now();
+        }
+        let id = server.submit(&json!({ "kind": "x", "delay_seconds": 1 }));
+        let Server { place, running, .. } = server;
+        running.kill();
+        let (again, begun) = (Server::in_place(place, &[]), Instant::now());
+        again.until(&format!("/v1/tasks/{id}"), "pending");
+        assert!(begun.elapsed().as_secs() < 15, "it waited for a term to end: {:?}", begun.elapsed());
     }
 }
 
@@ -85,7 +114,7 @@ fn settings_are_shown_with_where_they_come_from() {
     let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
     command.args(["serve", "--print-config", "--json", "--max-requests", "9", "--config"]).arg(&file);
     let said = command.env("WINDLASS_LISTEN", "127.0.0.1:9").output().unwrap();
-    let shown: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let shown: Value = serde_json::from_slice(&said.stdout).unwrap();
     let from = |name: &str| {
         let all = list(&shown["settings"]);
         let one = all.iter().find(|one| one["name"] == name).unwrap().clone();
@@ -107,17 +136,86 @@ fn settings_are_shown_with_where_they_come_from() {
 
 #[test]
 fn two_servers_on_one_database_are_equal() {
-    let [_, one] = Server::each();
-    let url = one.place.store_address();
-    let other = Server::in_place(Place::with_store(url), &[]);
+    let [one, other] = two_servers();
     let id = one.submit(&json!({ "kind": "x" }));
     let me = other.register(&json!({ "kinds": ["x"] }));
     let task = &other.claim(&me, &json!({ "wait_seconds": 60 }))[0];
     assert_eq!(task["id"], json!(id));
-    let done = super::kit::outcome(task, "completed", &json!({ "result": 1 }));
+    let done = outcome(task, "completed", &json!({ "result": 1 }));
     assert_eq!(one.finish(&me, &done)["state"], "completed", "by way of the other");
     let leaders = list(&one.get("/v1/workers")["workers"]);
     assert_eq!(leaders.iter().filter(|one| one["leader"] == json!(true)).count(), 1, "{leaders:?}");
+}
+
+#[test]
+fn what_one_server_accepts_wakes_those_who_wait_at_another() {
+    let [one, other] = two_servers();
+    let me = one.register(&json!({ "kinds": ["x"] }));
+    let (mut stream, body) = (one.connect(), json!({ "wait_seconds": 60 }).to_string());
+    let headers = [("content-type", "application/json")];
+    let path = format!("/v1/workers/{me}/claim");
+    stream.write_all(&request("POST", &path, &headers, Some(body.as_bytes()))).unwrap();
+    while !one.ask("GET", "/metrics", None).body.contains("windlass_http_waiting_claims 1\n") {
+        std::thread::yield_now();
+    }
+    let begun = Instant::now();
+    let id = other.submit(&json!({ "kind": "x" }));
+    let claimed = answer(&mut BufReader::new(stream)).told(200);
+    assert_eq!(claimed["tasks"][0]["id"], json!(id));
+    assert!(begun.elapsed().as_secs() < 20, "not woken, but found later: {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_stream_that_began_at_one_server_goes_on_at_another() {
+    let [one, other] = two_servers();
+    let mut heard = Stream::open(&one, "?kind=x", None).heard;
+    let (mut told, mut ids) = (Vec::new(), Vec::new());
+    for n in 0..12 {
+        // Each hears of what is submitted to the other as well, and reads one event of two before it is left.
+        ids.push(json!(one.submit(&json!({ "kind": "x" }))));
+        ids.push(json!(other.submit(&json!({ "kind": "x" }))));
+        let mut stream = Stream::open([&one, &other][n % 2], "?kind=x", Some(&heard));
+        told.push(stream.next().data["id"].clone());
+        heard = stream.heard;
+    }
+    let mut stream = Stream::open(&other, "?kind=x", Some(&heard));
+    while told.len() < ids.len() {
+        told.push(stream.next().data["id"].clone());
+    }
+    assert_eq!(told, ids, "each once, in the order they were submitted");
+}
+
+#[test]
+fn another_server_leads_when_the_leader_was_killed() {
+    let [one, other] = two_servers();
+    while !one.leads() && !other.leads() {
+        std::thread::yield_now();
+    }
+    let [one, other] = if one.leads() { [one, other] } else { [other, one] };
+    let id = one.submit(&json!({ "kind": "x", "delay_seconds": 1 }));
+    one.running.kill();
+    // What half a minute does, in a moment: the term of one who does not renew it runs out.
+    let database = one.place.store_address().rsplit('/').next().unwrap();
+    let over = "UPDATE windlass.leader SET until = clock_timestamp() - interval '1 second'";
+    postgres::shared().sql_in(database, over).unwrap();
+    other.until(&format!("/v1/tasks/{id}"), "pending");
+    assert!(other.leads());
+}
+
+/// Two servers on one database.
+fn two_servers() -> [Server; 2] {
+    let [_, one] = Server::each();
+    let url = one.place.store_address();
+    let other = Server::in_place(Place::with_store(url), &[]);
+    [one, other]
+}
+
+impl Server {
+    /// Whether this server is the one that leads.
+    fn leads(&self) -> bool {
+        let metrics = self.ask("GET", "/metrics", None).body;
+        metrics.lines().any(|line| line == "windlass_leader 1")
+    }
 }
 
 #[test]
