@@ -12,7 +12,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 use windlass_core::{
     BlockingReason, Blueprint, By, Command, Definition, ExecutionContext, Flaw, Identity, Invalid, Json,
-    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId,
+    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId, Timestamp,
     TraceParent, Workflow, WorkflowId,
 };
 use windlass_store::{
