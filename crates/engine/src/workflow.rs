@@ -12,8 +12,8 @@ use tracing::Instrument;
 use uuid::Uuid;
 use windlass_core::{
     BlockingReason, Blueprint, By, Command, Definition, ExecutionContext, Flaw, Identity, Invalid, Json,
-    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId, Timestamp,
-    TraceParent, Workflow, WorkflowId,
+    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId,
+    Timestamp, TraceParent, Workflow, WorkflowId,
 };
 use windlass_store::{
     Defined, DefinitionLine, Error, Filter, Page, Receipt, Result, Started, StoredDefinition, WorkflowFilter,

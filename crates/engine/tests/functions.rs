@@ -402,7 +402,8 @@ async fn the_dependencies_of_one_step_are_checked() {
     on_each(async |hand| {
         let id = hand.start(json!({ "a": w(&[]), "b": w(&["a"]) })).await;
         let readiness = hand.client.functions().readiness();
-        let satisfied = async |step| readiness.dependencies(id.step(step)).await.unwrap().dependencies_satisfied;
+        let satisfied =
+            async |step| readiness.dependencies(id.step(step)).await.unwrap().dependencies_satisfied;
         assert!(satisfied(0).await && !satisfied(1).await);
         hand.work(completed()).await;
         assert!(satisfied(1).await);

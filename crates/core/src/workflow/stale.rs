@@ -161,7 +161,8 @@ mod tests {
     fn a_retry_is_waited_for_from_its_moment_on() {
         let waiting = Workflow { state: WorkflowState::WaitingForRetry, ..workflow() };
         let due = Some(at(2 * HOUR));
-        let told = |now| Patience::default().check(&waiting, due, now).map(|stale| (stale.word(), stale.rested));
+        let told =
+            |now| Patience::default().check(&waiting, due, now).map(|stale| (stale.word(), stale.rested));
         assert_eq!(told(at(HOUR)), None);
         assert_eq!(told(at(2 * HOUR)), None);
         assert_eq!(told(at(2 * HOUR + HOUR * 39 / 100)), None);

@@ -330,7 +330,13 @@ mod tests {
             (vec![&parked], "waiting_for_dependencies", "wait_for_dependencies", "healthy", 0.0),
             (vec![&done, &parents], "waiting_for_dependencies", "wait_for_dependencies", "healthy", 50.0),
             (vec![&retrying], "waiting_for_dependencies", "wait_for_dependencies", "recovering", 0.0),
-            (vec![&done, &done, &retrying], "waiting_for_dependencies", "wait_for_dependencies", "recovering", 66.67),
+            (
+                vec![&done, &done, &retrying],
+                "waiting_for_dependencies",
+                "wait_for_dependencies",
+                "recovering",
+                66.67,
+            ),
             (vec![&failed, &ready], "blocked_by_failures", "handle_failures", "blocked", 0.0),
             (vec![&dead, &running, &retrying], "blocked_by_failures", "handle_failures", "blocked", 0.0),
             (vec![&failed, &done], "blocked_by_failures", "handle_failures", "blocked", 50.0),
@@ -340,7 +346,8 @@ mod tests {
             assert_eq!(told, (status, action, health), "{context:?}");
             assert!((context.completion_percentage() - percent).abs() < 1e-9, "{context:?}");
         }
-        let context = ExecutionContext::of([&retrying, &parents, &ready, &parked, &claimed, &items], false, NOW);
+        let context =
+            ExecutionContext::of([&retrying, &parents, &ready, &parked, &claimed, &items], false, NOW);
         let ExecutionContext { total, pending, enqueued, in_progress, ready, retrying, .. } = context;
         assert_eq!((total, pending, enqueued, in_progress, ready, retrying), (6, 4, 1, 1, 1, 1));
     }

@@ -131,7 +131,8 @@ fn operators_steer_workflows_and_steps() {
         server.ask("POST", &format!("/v1/workflows/{other}/pause"), None).refused(409, "workflow_over");
         let listed = list(&server.get("/v1/workflows?state=cancelled&limit=1")["workflows"]);
         assert_eq!(listed[0]["id"], json!(other));
-        let ready = |query: &str| list(&server.get(&format!("/v1/workflows/ready{query}"))["workflows"]).len();
+        let ready =
+            |query: &str| list(&server.get(&format!("/v1/workflows/ready{query}"))["workflows"]).len();
         assert!(ready("") > 0);
         assert_eq!((ready("?namespace=default"), ready("?namespace=nobody")), (ready(""), 0));
         assert_eq!(ready("?definition=nobody&limit=1"), 0);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::{
-    Activity, Command, Execution, ExecutionContext, Executions, Name, NewWorkflow, Outcome, Retention, Source,
-    State, Steering, Timestamp, WorkflowState, limits,
+    Activity, Command, Execution, ExecutionContext, Executions, Name, NewWorkflow, Outcome, Retention,
+    Source, State, Steering, Timestamp, WorkflowState, limits,
 };
 
 use super::{
@@ -118,7 +118,9 @@ async fn those_with_steps_to_claim_are_ready(case: &Case) {
 async fn what_has_come_due_is_ready(case: &Case) {
     let worker = case.worker("w").await;
     let lane = json!({ "key": "narrow", "limit": 1 });
-    let id = case.start(1, json!({ "a": {}, "b": {}, "c": {}, "d": { "lane": lane }, "e": { "lane": lane } })).await;
+    let id = case
+        .start(1, json!({ "a": {}, "b": {}, "c": {}, "d": { "lane": lane }, "e": { "lane": lane } }))
+        .await;
     let ready = async || {
         let ready = case.store().ready_workflows(None, None, 10).await.unwrap();
         ready.into_iter().map(|one| one.ready).collect::<Vec<u64>>()
@@ -277,7 +279,8 @@ async fn the_slowest_are_found_by_definition_and_moment(case: &Case) {
     for of_steps in [true, false] {
         // How long each of those that are found took, slowest first: it says which one it is.
         let each = async |wanted: Executions| {
-            let found = case.store().executions(Executions { of_steps, together: None, ..wanted }).await.unwrap();
+            let found =
+                case.store().executions(Executions { of_steps, together: None, ..wanted }).await.unwrap();
             found.iter().map(|one| one.max.as_secs()).collect::<Vec<_>>()
         };
         let all = || slowest(of_steps, None);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use windlass_core::{
-    Activity, Before, BlockingReason, By, Cascade, Definition, Ended, Execution, Executions, Json, Name, NewWorkflow,
-    OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted, Within,
-    Workflow, WorkflowId, WorkflowState, conclude, limits, nest,
+    Activity, Before, BlockingReason, By, Cascade, Definition, Ended, Execution, Executions, Json, Name,
+    NewWorkflow, OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token,
+    Wanted, Within, Workflow, WorkflowId, WorkflowState, conclude, limits, nest,
 };
 
 use super::Rows;

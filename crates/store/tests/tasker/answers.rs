@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use windlass_core::{
-    Analytics, BlockingReason, Connections, ExecutionContext, Place, Readiness, State, StepState, SystemHealth,
-    TaskId, Timestamp, Waits, Workflow, WorkflowId, WorkflowState,
+    Analytics, BlockingReason, Connections, ExecutionContext, Place, Readiness, State, StepState,
+    SystemHealth, TaskId, Timestamp, Waits, Workflow, WorkflowId, WorkflowState,
 };
 use windlass_store::{Page, ReadyWorkflow, Record, Store, WorkflowFilter, WorkflowRecord};
 
@@ -638,7 +638,11 @@ async fn instances(world: &World, executed: &Executed, arguments: &str) {
             let seconds_told = row.as_object_mut().unwrap().remove("duration_seconds").unwrap();
             assert!(is_near(&seconds_told, seconds(-took), 0.000_002), "{seconds_told} {row}");
         }
-        assert_eq!(rows, expected.iter().map(|(.., row)| row.clone()).collect::<Vec<_>>(), "{call} {arguments}");
+        assert_eq!(
+            rows,
+            expected.iter().map(|(.., row)| row.clone()).collect::<Vec<_>>(),
+            "{call} {arguments}"
+        );
     }
 }
 

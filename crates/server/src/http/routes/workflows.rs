@@ -310,7 +310,8 @@ async fn ready(Shared(app): Shared<App>, Query(query): Query<ReadyQuery>) -> Ans
     let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
     let name = query.definition.as_deref().map(crate::definition::name).transpose();
     let name = name.map_err(|invalid| bad_query(&invalid))?;
-    let ready = client.functions().discovery().ready_workflows(namespace.as_ref(), name.as_ref(), limit).await;
+    let ready =
+        client.functions().discovery().ready_workflows(namespace.as_ref(), name.as_ref(), limit).await;
     let (ready, now) = (ready.map_err(query_problem)?, client.store().now().await?);
     let workflows = ready.iter().map(|ReadyWorkflow { workflow, ready }| ReadyJson {
         ready_steps: *ready,

@@ -271,7 +271,12 @@ impl<'a> Pair<'a> {
         same(&what, &tested.ready_workflows(of, by, limit).await, &expected);
         let wanted = Executions {
             of_steps: random.chance(50),
-            since: self.clock.now().minus(std::time::Duration::from_secs(random.pick(&[1, 60, 3_600, 1 << 30]))),
+            since: self.clock.now().minus(std::time::Duration::from_secs(random.pick(&[
+                1,
+                60,
+                3_600,
+                1 << 30,
+            ]))),
             limit,
             namespace,
             name,
