@@ -80,6 +80,27 @@ async fn an_open_transaction_delays_and_loses_nothing() {
     );
 }
 
+/// Who was given the lower number may change what one with a higher number has made, if that one was quicker. What comes last is told last.
+#[tokio::test]
+async fn changes_of_a_task_are_told_in_their_order() {
+    let store = open("events_order").await;
+    let mut last = store.events(None, 1).await.unwrap().last;
+    let slow = connect("events_order").await;
+    slow.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+    store.submit(vec![task(1)]).await.unwrap();
+    store.submit(vec![task(2)]).await.unwrap();
+    let claim = "UPDATE live SET state = 'claimed', attempt = 1, lease = 1, worker = 'w', claimed_at = updated_at, entries = 2
+        WHERE seq = (SELECT min(seq) FROM live)";
+    slow.batch_execute(claim).await.unwrap();
+    slow.batch_execute("COMMIT").await.unwrap();
+    let all = [(id(1), State::Pending), (id(2), State::Pending), (id(1), State::Claimed)];
+    let mut heard = Vec::new();
+    while heard.len() < all.len() {
+        heard.extend(told(&store, &mut last, id(1)).await);
+    }
+    assert_eq!(heard, all);
+}
+
 /// Any language may submit, and whoever listens does not care which.
 #[tokio::test]
 async fn what_sql_does_is_told() {

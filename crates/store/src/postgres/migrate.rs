@@ -18,6 +18,7 @@ const MIGRATIONS: &Known = &[
     ("events", include_str!("migrations/006_events.sql")),
     ("access", include_str!("migrations/007_access.sql")),
     ("traces", include_str!("migrations/008_traces.sql")),
+    ("event_order", include_str!("migrations/009_event_order.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.
