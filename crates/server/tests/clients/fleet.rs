@@ -51,7 +51,7 @@ impl Language {
                 command
             }
             Self::Rust => {
-                let line = r#"{\"id\":\"$WINDLASS_TASK_ID\",\"attempt\":$WINDLASS_ATTEMPT}"#;
+                let line = r#"{\"id\":\"$WINDLASS_TASK_ID\",\"attempt\":$WINDLASS_ATTEMPT,\"lease\":$WINDLASS_LEASE}"#;
                 let exec = format!("rs:echo=cat; echo \"{line}\" >> '{}'", journal.display());
                 let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
                 command.args(["--server", &url, "work", "--quiet", "--exec", &exec, "--pool", &pool]);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,8 +80,9 @@ fn submit(address: SocketAddr, enough: &AtomicBool) -> Accepted {
     accepted
 }
 
-/// Listens to events until a task is cancelled, over as many connections as it takes: the ids and what they told, in order.
-fn listen(address: SocketAddr, until: &str) -> Vec<(String, Value)> {
+/// Listens to events until a task is cancelled, over as many connections as it takes: the ids and what they told, in order. Says when it has
+/// begun: everything from then on is told.
+fn listen(address: SocketAddr, until: &str, begun: &Sender<()>) -> Vec<(String, Value)> {
     let (mut heard, mut last): (Vec<(String, Value)>, Option<String>) = (Vec::new(), None);
     loop {
         let Ok(mut stream) = TcpStream::connect(address) else { continue };
@@ -102,7 +104,10 @@ fn listen(address: SocketAddr, until: &str) -> Vec<(String, Value)> {
                     assert_ne!(event, "reset", "events were missed");
                     // A line that was cut off in the middle is told again.
                     let Ok(data) = serde_json::from_str(value) else { break };
-                    if event != "ready" {
+                    if event == "ready" {
+                        // Only the first is waited for.
+                        let _ = begun.send(());
+                    } else {
                         heard.push((id.clone(), data));
                     }
                     last = Some(id.clone());
@@ -137,7 +142,10 @@ fn kill_and_go_on(mut server: Server) {
         (server.address, AtomicBool::new(false), uuid::Uuid::now_v7().to_string());
     let fleet = Fleet::start(&server, &Language::ALL, 4);
     let (server, accepted, heard) = thread::scope(|scope| {
-        let listening = scope.spawn(|| listen(address, &marker));
+        let (begun, has_begun) = channel();
+        let marker = &marker;
+        let listening = scope.spawn(move || listen(address, marker, &begun));
+        has_begun.recv_timeout(DEADLINE).unwrap();
         let submitting = scope.spawn(|| submit(address, &enough));
         for kill in 1..=kills {
             let (begun, before) = (Instant::now(), fleet.runs().len());
@@ -167,16 +175,26 @@ fn kill_and_go_on(mut server: Server) {
 }
 
 fn check(server: &Server, accepted: &Accepted, heard: &[(String, Value)], fleet: &Fleet) {
-    let runs: Vec<Value> = fleet.runs().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let ran: BTreeSet<(String, u64)> =
-        runs.iter().map(|run| (text(&run["id"]), run["attempt"].as_u64().unwrap())).collect();
-    let ids: Vec<&String> = heard.iter().map(|(id, _)| id).collect();
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "an event was told twice");
-    let mut completions: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, event) in heard.iter().filter(|(_, event)| event["state"] == "completed") {
-        *completions.entry(event["id"].as_str().unwrap()).or_default() += 1;
+    let mut ran: BTreeSet<(String, u64)> = BTreeSet::new();
+    let mut leases: BTreeSet<(String, u64)> = BTreeSet::new();
+    for line in fleet.runs() {
+        let run: Value = serde_json::from_str(&line).unwrap();
+        let number = |name: &str| run[name].as_u64().unwrap_or_else(|| panic!("{line}"));
+        assert!(leases.insert((text(&run["id"]), number("lease"))), "one claim was run twice: {line}");
+        ran.insert((text(&run["id"]), number("attempt")));
+    }
+    let ids: BTreeSet<&String> = heard.iter().map(|(id, _)| id).collect();
+    assert_eq!(ids.len(), heard.len(), "an event was told twice");
+    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (_, event) in heard {
+        told.entry(event["id"].as_str().unwrap()).or_default().push(event["state"].as_str().unwrap());
+    }
+    let all = server.all_tasks();
+    for id in &all {
+        is_told(&server.task(id), told.get(&**id).map_or(&[], Vec::as_slice));
     }
     for (id, payload) in &accepted.tasks {
+        assert!(all.contains(id), "{id} is lost");
         let task = server.task(id);
         assert_eq!((&task["state"], &task["result"]), (&json!("completed"), payload), "{task}");
         let history = list(&task["history"]);
@@ -184,10 +202,37 @@ fn check(server: &Server, accepted: &Accepted, heard: &[(String, Value)], fleet:
         assert_eq!(ends, 1, "{task}");
         let attempt = task["attempt"].as_u64().unwrap();
         assert!(ran.contains(&(id.clone(), attempt)), "nobody ran what completed {task}");
-        assert_eq!(completions.get(&**id), Some(&1), "{id} was not told to be completed once");
     }
     for id in &accepted.workflows {
         let seen = server.get(&format!("/v1/workflows/{id}"));
         assert_eq!((&seen["state"], &seen["counts"]["done"]), (&json!("complete"), &json!(4)), "{seen}");
+    }
+}
+
+/// Every change of a task was told once, in order. That it runs is told only if somebody noticed before it ended: what is written at once is one event.
+fn is_told(task: &Value, told: &[&str]) {
+    let history = list(&task["history"]);
+    let happened: Vec<&str> = history.iter().map(|entry| entry["to"].as_str().unwrap()).collect();
+    let mut rest = happened.iter();
+    assert!(
+        told.iter().all(|state| rest.any(|one| one == state)),
+        "{told:?} was told of {happened:?}: {task}"
+    );
+    let others = |states: &[&str]| states.iter().filter(|state| **state != "running").count();
+    assert_eq!(others(told), others(&happened), "{told:?} was told of {happened:?}: {task}");
+}
+
+impl Server {
+    /// The ids of all tasks.
+    fn all_tasks(&self) -> BTreeSet<String> {
+        let (mut all, mut cursor) = (BTreeSet::new(), String::new());
+        loop {
+            let page = self.get(&format!("/v1/tasks?limit=1000{cursor}"));
+            all.extend(list(&page["tasks"]).iter().map(|task| text(&task["id"])));
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return all,
+            }
+        }
     }
 }
