@@ -9,14 +9,12 @@ use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
-use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
 use tracing::Instrument;
 use windlass::Store;
 use windlass::remote::{STORE_PATH, WATCH_PATH};
 
+use super::bodies::{self, Bodies, Share};
 use super::tokens::Tokens;
 use super::{App, Caller, Limits, Problem, trace};
 
@@ -27,46 +25,24 @@ const WAITING: [&str; 4] = ["/v1/workers/{id}/claim", "/v1/workers/{id}/heartbea
 /// well, so those are counted where it is known what they are.
 const UNCOUNTED: [&str; 2] = ["/v1/workers/{id}/heartbeat", STORE_PATH];
 
-/// Kilobytes of all bodies that are here at once.
-const BODIES: usize = 256 * 1024;
+/// Routes that anybody may ask, and whose bodies nobody reads.
+const OPEN: [&str; 4] = ["/health", "/ready", "/openapi.json", UNKNOWN];
+
+/// The route of what has none.
+const UNKNOWN: &str = "none";
 
 /// Who may come in.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) tokens: Tokens,
     requests: Arc<Semaphore>,
-    kilobytes: Arc<Semaphore>,
+    bodies: Bodies,
 }
 
 impl Guard {
     pub(super) fn new(store: Arc<dyn Store>, limits: &Limits) -> Self {
-        let (requests, kilobytes) = (Semaphore::new(limits.requests), Semaphore::new(BODIES));
-        Self { tokens: Tokens::new(store), requests: Arc::new(requests), kilobytes: Arc::new(kilobytes) }
-    }
-
-    /// All of a body, within the limits of size and time, and its share of the memory for bodies. One that dawdles takes no other's place.
-    async fn read(&self, body: Body, limits: &Limits) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Problem> {
-        let reading = async {
-            let (mut body, mut bytes, mut shares) = (body, BytesMut::new(), Vec::new());
-            while let Some(frame) = body.frame().await {
-                let unread = |error| Problem::bad_request(format!("the body could not be read: {error}"));
-                let Ok(data) = frame.map_err(unread)?.into_data() else { continue };
-                if bytes.len() + data.len() > limits.body_bytes {
-                    let most = limits.body_bytes;
-                    let detail = format!("the body is longer than {most} bytes; send less at once");
-                    return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
-                }
-                let kilobytes = u32::try_from(data.len().div_ceil(1024)).unwrap_or(u32::MAX);
-                let share = self.kilobytes.clone().try_acquire_many_owned(kilobytes);
-                shares.push(share.map_err(|_| Problem::overloaded("no memory for more bodies; try again"))?);
-                bytes.extend_from_slice(&data);
-            }
-            Ok((bytes.freeze(), shares))
-        };
-        timeout(limits.body_time, reading).await.unwrap_or_else(|_| {
-            let detail = format!("the body did not arrive within {:?}", limits.body_time);
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail))
-        })
+        let requests = Arc::new(Semaphore::new(limits.requests));
+        Self { tokens: Tokens::new(store), requests, bodies: Bodies::new() }
     }
 }
 
@@ -91,7 +67,7 @@ async fn unknown_method(method: Method, uri: Uri) -> Problem {
 
 /// The route of a request, as it is declared: a bounded number of words, for metrics.
 fn route(request: &Request) -> String {
-    request.extensions().get::<MatchedPath>().map_or_else(|| "none".into(), |path| path.as_str().to_owned())
+    request.extensions().get::<MatchedPath>().map_or_else(|| UNKNOWN.into(), |path| path.as_str().to_owned())
 }
 
 /// Counts requests, times them, and makes each a span.
@@ -115,41 +91,22 @@ async fn observe(Shared(_): Shared<App>, request: Request, next: Next) -> Respon
     response
 }
 
-/// Lets a request in, or says why not.
+/// Lets a request in, or says why not; a page that may ask is told either.
 async fn admit(Shared(app): Shared<App>, request: Request, next: Next) -> Response {
     let origin = match check_origin(&app, &request) {
         Ok(origin) => origin,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => {
+            let (head, body) = request.into_parts();
+            bodies::ignore(body, &head.headers, &app.limits);
+            return problem.into_response();
+        }
     };
     if request.method() == Method::OPTIONS
         && let Some(origin) = &origin
     {
         return preflight(origin);
     }
-    let route = route(&request);
-    let (mut head, body) = request.into_parts();
-    let caller = match who(&app, &head.headers, &route).await {
-        Ok(caller) => caller,
-        Err(problem) => return problem.into_response(),
-    };
-    head.extensions.insert(caller);
-    let (body, shares) = match app.guard.read(body, &app.limits).await {
-        Ok(read) => read,
-        Err(problem) => return problem.into_response(),
-    };
-    let request = Request::from_parts(head, Body::from(body));
-    let place = match WAITING.contains(&&*route) || !route.starts_with("/v1") {
-        true => None,
-        false => match app.guard.requests.clone().try_acquire_owned() {
-            Ok(place) => Some(place),
-            Err(_) => {
-                let detail = "the server works on as many requests as it may; try again in a moment";
-                return Problem::overloaded(detail).into_response();
-            }
-        },
-    };
-    let mut response = next.run(request).await;
-    drop((place, shares));
+    let mut response = let_in(&app, request, next).await.unwrap_or_else(Problem::into_response);
     if let Some(origin) = origin {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -158,11 +115,40 @@ async fn admit(Shared(app): Shared<App>, request: Request, next: Next) -> Respon
     response
 }
 
-/// Who calls. Whether a server lives, and what its routes are, anybody may ask.
-async fn who(app: &App, headers: &HeaderMap, route: &str) -> Result<Caller, Problem> {
-    if ["/health", "/ready", "/openapi.json", "none"].contains(&route) {
-        return Ok(Caller::anybody());
+/// The answer of the route, if there is a place for the request. Nothing of a body is read before it is known who calls.
+async fn let_in(app: &App, request: Request, next: Next) -> Result<Response, Problem> {
+    let route = route(&request);
+    let (mut head, mut body) = request.into_parts();
+    let is_open = OPEN.contains(&&*route);
+    let reading = async {
+        if is_open {
+            return Ok((Caller::anybody(), Bytes::new(), Share::default()));
+        }
+        let caller = who(app, &head.headers).await?;
+        let (bytes, share) = app.guard.bodies.read(&mut body, &app.limits).await?;
+        Ok((caller, bytes, share))
+    };
+    let read: Result<_, Problem> = reading.await;
+    // One that dawdles was waited for long enough.
+    let is_late = read.as_ref().is_err_and(|problem| problem.status == StatusCode::REQUEST_TIMEOUT);
+    if (is_open || read.is_err()) && !is_late {
+        bodies::ignore(body, &head.headers, &app.limits);
     }
+    let (caller, bytes, share) = read?;
+    head.extensions.insert(caller);
+    let place = match WAITING.contains(&&*route) || !route.starts_with("/v1") {
+        true => None,
+        false => Some(app.guard.requests.clone().try_acquire_owned().map_err(|_| {
+            Problem::overloaded("the server works on as many requests as it may; try again in a moment")
+        })?),
+    };
+    let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
+    drop((place, share));
+    Ok(response)
+}
+
+/// Who calls.
+async fn who(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let caller = app.guard.tokens.recognise(text(header::AUTHORIZATION), app.limits.open).await?;
     if caller.is_anybody() && !text(header::HOST).is_none_or(is_here) {

@@ -6,6 +6,7 @@
 //!
 //! What is *not* here: rules about tasks and workflows (the core's), and anything that only one store can do.
 
+mod bodies;
 mod caller;
 mod extract;
 mod feed;

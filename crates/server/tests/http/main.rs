@@ -6,6 +6,7 @@
 mod support;
 
 mod access;
+mod bodies;
 mod events;
 mod kit;
 mod lifecycle;
