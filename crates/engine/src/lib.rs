@@ -51,6 +51,7 @@ pub mod flow;
 mod functions;
 mod handler;
 mod ids;
+mod kinds;
 mod leader;
 mod observe;
 mod rules;

@@ -10,6 +10,7 @@ use windlass_core::{Name, NewTask, NewWorkflow, Outcome, Source, State, Task};
 use windlass_store::{Receipt, Result, Submitted, Turned, Wrap};
 
 use crate::context::Attempt;
+use crate::kinds::label;
 use crate::trace;
 use crate::worker::attempt::Verdict;
 
@@ -44,7 +45,7 @@ impl Wrap for Observe {
 
     fn submitted(&self, kinds: &[Name], answer: &[Submitted]) {
         let new = kinds.iter().zip(answer).filter(|(_, one)| one.created);
-        for (kind, tasks) in tally(new.map(|(kind, _)| kind)) {
+        for (kind, tasks) in tally(new.map(|(kind, _)| label(kind))) {
             metrics::counter!("windlass_tasks_enqueued_total", "kind" => kind.to_string()).increment(tasks);
         }
     }
@@ -53,8 +54,8 @@ impl Wrap for Observe {
         let kept = answer.receipts.iter().enumerate().filter(|(at, _)| !deletions.contains(at));
         let changed = kept.filter_map(|(_, receipt)| receipt.as_ref().ok()).filter(|one| one.changed);
         let sorts = changed.filter_map(|Receipt { kind, state, attempt, .. }| match state {
-            State::WaitingForRetry => Some((kind, *state, (*attempt).min(MOST_ATTEMPTS))),
-            state => state.is_final().then_some((kind, *state, 0)),
+            State::WaitingForRetry => Some((label(kind), *state, (*attempt).min(MOST_ATTEMPTS))),
+            state => state.is_final().then(|| (label(kind), *state, 0)),
         });
         for ((kind, state, attempt), tasks) in tally(sorts) {
             let kind = || kind.to_string();
@@ -151,6 +152,6 @@ pub(crate) fn ended(span: &Span, kind: &Name, started: Instant, verdict: &Verdic
             span.record("otel.status_code", "ERROR");
         }
     }
-    metrics::histogram!("windlass_task_duration_seconds", "kind" => kind.to_string(), "outcome" => outcome)
+    metrics::histogram!("windlass_task_duration_seconds", "kind" => label(kind).to_string(), "outcome" => outcome)
         .record(started.elapsed().as_secs_f64());
 }

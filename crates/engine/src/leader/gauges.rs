@@ -7,6 +7,7 @@ use windlass_core::{Name, State};
 use windlass_store::{Count, Error};
 
 use super::Reign;
+use crate::kinds::label;
 use crate::worker::driver::count;
 
 /// How often.
@@ -19,6 +20,7 @@ impl Reign<'_> {
         let gone = std::mem::take(&mut self.gauged).into_iter().map(|kind| (kind, (0, 0)));
         let mut kinds: BTreeMap<Name, (u64, u64)> = gone.collect();
         for Count { kind, state, tasks, .. } in store.counts().await? {
+            let kind = label(&kind);
             self.gauged.insert(kind.clone());
             let (pending, running) = kinds.entry(kind).or_default();
             match state {
