@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 use windlass::{AccessToken, Error, Store, Timestamp};
 
 use super::{Answered, Caller, Problem};
@@ -21,46 +21,102 @@ const UNKNOWN: Duration = Duration::from_millis(250);
 /// How long what was read holds if the store does not answer.
 const IN_NEED: Duration = Duration::from_secs(60);
 
+/// How long anybody waits for the store to answer; it goes on being asked, and who comes then does not wait.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How soon a store that failed to answer is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// All tokens, as they were read.
 #[derive(Clone, Debug)]
 struct Read {
+    /// When the store was asked.
     at: Instant,
     /// The store's present then.
     now: Timestamp,
     tokens: Arc<HashMap<String, Arc<AccessToken>>>,
 }
 
+impl Read {
+    fn new(at: Instant, tokens: Vec<AccessToken>, now: Timestamp) -> Self {
+        let tokens = tokens.into_iter().map(|token| (token.id.clone(), Arc::new(token))).collect();
+        Self { at, now, tokens: Arc::new(tokens) }
+    }
+}
+
+/// What is known of the tokens of a store.
+#[derive(Debug, Default)]
+struct Known {
+    read: Option<Read>,
+    /// When the store was last asked in vain, and what it said.
+    failed: Option<(Instant, Error)>,
+    /// Since when it is being asked.
+    asking: Option<Instant>,
+}
+
 /// The tokens of a store.
 #[derive(Debug)]
 pub(super) struct Tokens {
     store: Arc<dyn Store>,
-    read: Mutex<Option<Read>>,
+    known: watch::Sender<Known>,
     /// What is left of each caller's requests, and since when.
     rates: StdMutex<HashMap<String, (f64, Instant)>>,
 }
 
 impl Tokens {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, read: Mutex::new(None), rates: StdMutex::default() }
+        Self { store, known: watch::Sender::new(Known::default()), rates: StdMutex::default() }
     }
 
-    /// What holds; read again if that is older than `age`.
+    /// What holds; read again if that is older than `age`. A store that is slow, or gone, holds up nobody for longer than a moment: then what was
+    /// read before holds, or there is no answer.
     async fn read(&self, age: Duration) -> Result<Read, Error> {
-        let mut known = self.read.lock().await;
-        if let Some(read) = known.as_ref().filter(|read| read.at.elapsed() < age) {
-            return Ok(read.clone());
+        let mut known = self.known.subscribe();
+        if let Some(since) = self.ask(age) {
+            // Whether it comes or not, what is known then holds.
+            let _ = timeout_at(since + PATIENCE, known.wait_for(|known| known.asking.is_none())).await;
         }
-        let reading = async { Ok((self.store.access_tokens().await?, self.store.now().await?)) };
-        match (reading.await, known.as_ref()) {
-            (Ok((tokens, now)), _) => {
-                let tokens = tokens.into_iter().map(|token| (token.id.clone(), Arc::new(token))).collect();
-                let read = Read { at: Instant::now(), now, tokens: Arc::new(tokens) };
-                *known = Some(read.clone());
-                Ok(read)
+        let known = known.borrow();
+        match (&known.read, &known.failed) {
+            (Some(read), _) if read.at.elapsed() < IN_NEED => Ok(read.clone()),
+            (_, Some((_, error))) => Err(error.clone()),
+            _ => Err(Error::Unavailable(format!(
+                "the store did not say within {PATIENCE:?} which tokens there are"
+            ))),
+        }
+    }
+
+    /// Has the store asked, unless what is known is younger than `age`, somebody asks already, or it has failed just now. Since when it is being
+    /// asked, if it is.
+    fn ask(&self, age: Duration) -> Option<Instant> {
+        let (now, mut since, mut is_first) = (Instant::now(), None, false);
+        self.known.send_if_modified(|known| {
+            let is_fresh = known.read.as_ref().is_some_and(|read| now - read.at < age);
+            let has_failed = known.failed.as_ref().is_some_and(|(at, _)| now - *at < AGAIN);
+            if !is_fresh && !has_failed {
+                is_first = known.asking.is_none();
+                since = Some(*known.asking.get_or_insert(now));
             }
-            (Err(_), Some(read)) if read.at.elapsed() < IN_NEED => Ok(read.clone()),
-            (Err(error), _) => Err(error),
+            is_first
+        });
+        if is_first {
+            let (store, known) = (self.store.clone(), self.known.clone());
+            let reading = tokio::spawn(async move { Ok((store.access_tokens().await?, store.now().await?)) });
+            tokio::spawn(async move {
+                let fault = |_| Err(Error::Unavailable("reading the tokens was ended by a fault".into()));
+                let answer = reading.await.unwrap_or_else(fault);
+                known.send_modify(|known| {
+                    known.asking = None;
+                    match answer {
+                        Ok((tokens, present)) => {
+                            (known.read, known.failed) = (Some(Read::new(now, tokens, present)), None);
+                        }
+                        Err(error) => known.failed = Some((Instant::now(), error)),
+                    }
+                });
+            });
         }
+        since
     }
 
     /// Whether there are any.
@@ -75,7 +131,7 @@ impl Tokens {
         if read.tokens.is_empty() && open {
             // Who has a token knows of one: the first may have been made just now.
             if authorization.is_some() {
-                read = self.read(Duration::ZERO).await?;
+                read = self.read(UNKNOWN).await?;
             }
             if read.tokens.is_empty() {
                 return Ok(Caller::anybody());
@@ -134,9 +190,14 @@ impl Tokens {
 mod tests {
     use super::*;
     use crate::secret::Fresh;
+    use async_trait::async_trait;
+    use axum::http::header;
+    use axum::response::IntoResponse;
+    use futures_util::future::join_all;
     use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
     use windlass::access::Scope;
-    use windlass::{MemoryStore, Name};
+    use windlass::{MemoryStore, Name, Wrap, Wrapped};
 
     fn token(name: &str, fresh: &Fresh) -> AccessToken {
         AccessToken {
@@ -159,6 +220,7 @@ mod tests {
         assert_eq!(tokens.recognise(None, false).await.unwrap_err().status, 401);
         let fresh = Fresh::make().unwrap();
         store.put_access_token(token("ci", &fresh)).await.unwrap();
+        tokio::time::sleep(UNKNOWN).await;
         let bearer = format!("Bearer {}", fresh.text);
         let caller = tokens.recognise(Some(&bearer), true).await.unwrap();
         assert_eq!(caller.actor(Some("ada")).as_deref(), Some("ci for ada"));
@@ -187,6 +249,91 @@ mod tests {
         assert!(tokens.recognise(Some(&bearer), true).await.is_ok());
         tokio::time::sleep(IN_NEED).await;
         assert_eq!(tokens.recognise(Some(&bearer), true).await.unwrap_err().status, 503);
+    }
+
+    /// A store that may be made to hang, and counts how often it is asked for tokens.
+    #[derive(Clone, Debug, Default)]
+    struct Moody(Arc<(AtomicBool, AtomicUsize)>);
+
+    #[async_trait]
+    impl Wrap for Moody {
+        async fn call<T: Send>(
+            &self,
+            verb: &'static str,
+            call: impl Future<Output = Result<T, Error>> + Send,
+        ) -> Result<T, Error> {
+            if verb == "access_tokens" {
+                self.0.1.fetch_add(1, Relaxed);
+                if self.0.0.load(Relaxed) {
+                    // As a store does whose connections take no answer.
+                    tokio::time::sleep(Duration::from_secs(10)).await;
+                    return Err(Error::Unavailable("gone".into()));
+                }
+            }
+            call.await
+        }
+    }
+
+    impl Moody {
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(Wrapped::new(Arc::new(MemoryStore::default()), self.clone()))
+        }
+
+        fn hang(&self) {
+            self.0.0.store(true, Relaxed);
+        }
+
+        fn asked(&self) -> usize {
+            self.0.1.load(Relaxed)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_is_asked_once_and_holds_up_nobody() {
+        let (moody, begun) = (Moody::default(), Instant::now());
+        moody.hang();
+        let tokens = Tokens::new(moody.store());
+        let all = join_all((0..1_000).map(|_| tokens.recognise(None, true))).await;
+        assert!(all.into_iter().all(|one| one.unwrap_err().status == 503));
+        assert_eq!((begun.elapsed(), moody.asked()), (PATIENCE, 1));
+        // Who comes later does not wait at all, and who comes after it has failed neither.
+        for _ in 0..100 {
+            let refused = tokens.recognise(None, true).await.unwrap_err();
+            assert!(refused.into_response().headers().contains_key(header::RETRY_AFTER));
+        }
+        assert_eq!((begun.elapsed(), moody.asked()), (PATIENCE, 1));
+        tokio::time::sleep(Duration::from_millis(9_001)).await;
+        assert_eq!(tokens.recognise(None, true).await.unwrap_err().detail, "the store is unavailable: gone");
+        assert_eq!(moody.asked(), 1, "it has failed just now");
+        tokio::time::sleep(AGAIN).await;
+        let asked_at = Instant::now();
+        assert!(tokens.recognise(None, true).await.is_err());
+        assert_eq!((asked_at.elapsed(), moody.asked()), (PATIENCE, 2), "it is asked again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_holds_while_the_store_hangs() {
+        let moody = Moody::default();
+        let (store, fresh) = (moody.store(), Fresh::make().unwrap());
+        store.put_access_token(token("ci", &fresh)).await.unwrap();
+        let (tokens, bearer) = (Tokens::new(store), format!("Bearer {}", fresh.text));
+        tokens.recognise(Some(&bearer), true).await.unwrap();
+        moody.hang();
+        tokio::time::sleep(HOLDS).await;
+        let asked_at = Instant::now();
+        let all = join_all((0..1_000).map(|_| tokens.recognise(Some(&bearer), true))).await;
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!((asked_at.elapsed(), moody.asked()), (PATIENCE, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_tokens_one_that_is_sent_costs_no_look_each() {
+        let moody = Moody::default();
+        let tokens = Tokens::new(moody.store());
+        for _ in 0..1_000 {
+            assert!(tokens.recognise(Some("Bearer x"), true).await.is_ok());
+        }
+        assert_eq!(moody.asked(), 1);
     }
 
     #[tokio::test(start_paused = true)]
