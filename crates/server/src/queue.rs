@@ -69,6 +69,11 @@ pub(crate) struct QueueJson {
 }
 
 impl QueueJson {
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.queue
+    }
+
     fn tasks(&self, states: &[State]) -> u64 {
         states.iter().filter_map(|state| self.tasks.get(state.word())).sum()
     }

@@ -93,7 +93,10 @@ impl Caller {
 
     /// Whether only some queues are open to it.
     pub(crate) fn is_limited(&self) -> bool {
-        self.0.as_ref().is_some_and(|token| !token.queues.is_empty())
+        let all = |token: &AccessToken| {
+            token.queues.is_empty() || token.queues.iter().any(|pattern| pattern.as_str() == "*")
+        };
+        self.0.as_ref().is_some_and(|token| !all(token))
     }
 
     /// Whether a queue is open to it.
@@ -106,7 +109,7 @@ impl Caller {
         }
     }
 
-    /// Whether a listing shows only what is open to it.
+    /// Whether a listing of tasks or changes shows only what is open to it.
     pub(crate) fn check_listing(&self, queue: Option<&Name>) -> Answered<()> {
         match queue {
             Some(queue) => self.check_queue(queue),
@@ -123,7 +126,7 @@ impl Caller {
         }
     }
 
-    fn kept_from(&self, what: &str) -> Problem {
+    pub(super) fn kept_from(&self, what: &str) -> Problem {
         let queues: Vec<_> = self.0.iter().flat_map(|token| &token.queues).map(ToString::to_string).collect();
         let (name, queues) = (self.name(), queues.join(", "));
         Problem::forbidden(format!("the token {name:?} is for the queues {queues}, and not for {what}"))

@@ -17,6 +17,7 @@ mod openapi;
 mod places;
 mod polls;
 mod problem;
+mod reach;
 mod routes;
 #[cfg(test)]
 mod testing;
@@ -38,6 +39,7 @@ pub(crate) use meta::Metrics;
 use places::Places;
 use polls::Polls;
 use problem::Problem;
+use reach::About;
 use routes::workers::Fleet;
 
 /// The answer of a route, or why there is none.

@@ -6,14 +6,14 @@ use super::kit::{Answer, Server, list, text};
 use super::support::Place;
 
 /// Makes a token and gives its secret.
-fn create(place: &Place, name: &str, more: &[&str]) -> String {
+pub(super) fn create(place: &Place, name: &str, more: &[&str]) -> String {
     text(&place.json(&[&["token", "create", name], more].concat())["token"])
 }
 
-struct Holder<'a>(&'a Server, String);
+pub(super) struct Holder<'a>(pub(super) &'a Server, pub(super) String);
 
 impl Holder<'_> {
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let bearer = format!("Bearer {}", self.1);
         let headers = [("content-type", "application/json"), ("authorization", &*bearer)];
         let body = body.map(ToString::to_string);

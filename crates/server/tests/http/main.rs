@@ -10,6 +10,7 @@ mod bodies;
 mod events;
 mod kit;
 mod lifecycle;
+mod limited;
 mod refusals;
 mod slow;
 mod tasks;

@@ -1,6 +1,13 @@
 //! Tokens: what each may do through a server, by whom it is then done, and what is written down.
 
 use serde_json::{Value, json};
+use windlass::access::Scope;
+use windlass::remote::{Call, PROTOCOL, PROTOCOL_HEADER, STORE_PATH};
+use windlass::{
+    AccessToken, Claim, Command, Entity, Executions, Filter, Firing, Json, Missed, Name, NewAuditEntry,
+    NewSchedule, NewTask, NewWorker, NewWorkflow, Overlap, Page, Source, Steering, TaskId, Template,
+    Timestamp, Token, Turn, WorkerId, WorkflowFilter, WorkflowId,
+};
 
 use super::kit::{Server, list, text};
 use super::support::Place;
@@ -102,6 +109,7 @@ fn a_token_for_some_queues_sees_and_does_no_more() {
     let mail = create(&place, "mail", &["--scope", "admin", "--queue", "mail-*"]);
     let server = Server::in_place(place, &[]);
     let other = server.place.submit(&["x", "--key", "k"]);
+    server.place.json(&["schedule", "set", "theirs", "0 3 * * *", "x"]);
     let place = holder(&server, &mail);
     let id = place.submit(&["x", "--queue", "mail-in"]);
     let refused = "the token \"mail\" is for the queues mail-*, and not for ";
@@ -115,6 +123,12 @@ fn a_token_for_some_queues_sees_and_does_no_more() {
         &["task", "delete", &*other],
         &["queue", "pause", "default"],
         &["schedule", "set", "s", "0 3 * * *", "x"],
+        &["schedule", "set", "theirs", "0 3 * * *", "x", "--queue", "mail-in"],
+        &["stats"],
+        &["workflow", "list"],
+        &["entity", "list"],
+        &["definition", "list"],
+        &["audit"],
         &["prune", "--keep", "completed=1d"],
         &["token", "create", "all", "--scope", "admin"],
         &["work", "--exec", "x=true"],
@@ -132,16 +146,291 @@ fn a_token_for_some_queues_sees_and_does_no_more() {
         &["task", "list", "--queue", "mail-in"],
         &["queue", "pause", "mail-in"],
         &["queue", "resume", "mail-in"],
+        &["schedule", "set", "own", "0 3 * * *", "later", "--queue", "mail-in"],
+        &["schedule", "pause", "own"],
+        &["schedule", "run", "own"],
+        &["schedule", "remove", "own"],
     ] {
         assert_eq!(place.run(command).code, 0, "{command:?}");
     }
     assert_eq!(server.place.task(&other)["state"], "pending");
+    // Lists of what is of queues are shown in part.
+    for command in [["queue", "list"], ["worker", "list"], ["schedule", "list"]] {
+        let said = place.run(&command);
+        assert_eq!(
+            (said.code, said.out.contains("default")),
+            (0, false),
+            "{command:?}: {}{}",
+            said.out,
+            said.err
+        );
+    }
     let worker = ["--exec", "x=echo 1", "--queue", "mail-in"];
     let mut running = place.work(&worker);
     running.until("completed");
     running.signal(rustix::process::Signal::TERM);
     assert_eq!(running.end().out, "1 completed, 0 failed attempts, 0 others\n");
     assert_eq!(place.task(&id)["result"], 1);
+}
+
+/// How a call treats a token that is for some queues only.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Is {
+    /// Open if it is about a queue that is theirs.
+    OfQueue,
+    /// Open, and answered as far as it is theirs, if it is a list.
+    Open,
+    /// Not open: it is of no queue, or of all; or only the server does it.
+    Closed,
+}
+
+/// What there is of one queue.
+struct Scene {
+    queue: Name,
+    task: TaskId,
+    worker: WorkerId,
+    workflow: WorkflowId,
+    step: TaskId,
+}
+
+impl Scene {
+    fn set(place: &Place, queue: &str) -> Self {
+        let task = place.submit(&["x", "--queue", queue, "--key", queue]);
+        place.json(&["schedule", "set", &format!("s-{queue}"), "0 3 * * *", "x", "--queue", queue]);
+        place.file("flow.yaml", format!("name: d-{queue}\nsteps: {{ a: {{ task: x, queue: {queue} }} }}\n"));
+        place.json(&["definition", "apply", "flow.yaml"]);
+        let started = place.json(&["workflow", "start", &format!("d-{queue}"), "--key", queue]);
+        let workflow: WorkflowId = text(&started["id"]).parse().unwrap();
+        Self {
+            queue: Name::queue(queue).unwrap(),
+            task: task.parse().unwrap(),
+            worker: WorkerId::new(format!("worker-{queue}")).unwrap(),
+            step: workflow.step(0),
+            workflow,
+        }
+    }
+
+    /// A worker that says it takes from a queue.
+    fn new_worker(&self, queue: &Name) -> NewWorker {
+        NewWorker {
+            queues: vec![queue.clone()],
+            kinds: vec![Name::stored("none")],
+            ..NewWorker::new(self.worker.clone())
+        }
+    }
+
+    fn named(&self, prefix: &str) -> Name {
+        Name::stored(&format!("{prefix}-{}", self.queue))
+    }
+
+    fn new_task(&self) -> NewTask {
+        NewTask {
+            queue: self.queue.clone(),
+            ..NewTask::new(windlass::task_id(), Name::stored("x"), Json::default())
+        }
+    }
+
+    fn new_schedule(&self, queue: &Name) -> Box<NewSchedule> {
+        Box::new(NewSchedule {
+            namespace: Name::default(),
+            name: self.named("s"),
+            cron: "0 4 * * *".into(),
+            zone: "UTC".into(),
+            template: Template::new(NewTask { queue: queue.clone(), ..self.new_task() }),
+            missed: Missed::default(),
+            overlap: Overlap::default(),
+            paused: None,
+            next_at: Timestamp::MAX,
+        })
+    }
+
+    fn turn(command: Command) -> Call {
+        Call::Turn { turn: Turn { commands: vec![command], claim: None, term: None } }
+    }
+
+    fn token(&self) -> Token {
+        Token { task: self.task, lease: 1, worker: self.worker.clone() }
+    }
+
+    /// Every call there is, about this queue.
+    fn calls(&self, theirs: &Name) -> Vec<(Is, Call)> {
+        use Is::{Closed, OfQueue, Open};
+        let (namespace, entity) = (Name::default(), "a:1".parse::<Entity>().unwrap());
+        let by = windlass::By::default;
+        let claim = |queue: &Name| Call::Turn {
+            turn: Turn {
+                commands: Vec::new(),
+                claim: Some(Claim {
+                    worker: self.worker.clone(),
+                    namespace: Name::default(),
+                    queues: vec![queue.clone()],
+                    kinds: vec![Name::stored("none")],
+                    limit: 1,
+                }),
+                term: None,
+            },
+        };
+        let listed = |queue: Option<&Name>, worker: Option<&WorkerId>| Call::Tasks {
+            filter: Filter { queue: queue.cloned(), worker: worker.cloned(), ..Filter::default() },
+            page: Page::default(),
+        };
+        let source = Source::Named { name: self.named("d"), version: None };
+        let start = |parent| {
+            let new = NewWorkflow::new(windlass::workflow_id(), source.clone(), Json::default());
+            Call::Start { workflow: Box::new(NewWorkflow { parent, ..new }) }
+        };
+        let definition = windlass::flow::read("name: e\nsteps: { a: { task: x, queue: mail-in } }").unwrap();
+        let definition = definition.into_blueprint().into_definition();
+        let executions = Executions {
+            of_steps: true,
+            since: Timestamp::MIN,
+            limit: 1,
+            namespace: None,
+            name: None,
+            version: None,
+            together: None,
+        };
+        let firing = Firing {
+            namespace: namespace.clone(),
+            name: self.named("s"),
+            expected: Timestamp::MAX,
+            next_at: Timestamp::MAX,
+            last_at: None,
+            tasks: vec![NewTask { queue: theirs.clone(), ..self.new_task() }],
+            skipped: 0,
+            error: None,
+        };
+        let entry =
+            NewAuditEntry { actor: "a".into(), action: "b".into(), subject: "c".into(), reason: None };
+        vec![
+            (Open, Call::Hello {}),
+            (Open, Call::Describe {}),
+            (Open, Call::Due { limit: 0 }),
+            (Closed, Call::Due { limit: 1 }),
+            (OfQueue, Call::Submit { tasks: vec![self.new_task()] }),
+            (OfQueue, Call::Register { worker: self.new_worker(&self.queue) }),
+            // Another's row would be changed.
+            (OfQueue, Call::Register { worker: self.new_worker(theirs) }),
+            (OfQueue, Call::Heartbeat { worker: self.worker.clone(), held: Vec::new() }),
+            (OfQueue, claim(&self.queue)),
+            (OfQueue, claim(theirs)),
+            (OfQueue, Self::turn(Command::Start { token: self.token(), at: None })),
+            (OfQueue, Self::turn(Command::Release { token: self.token(), note: None })),
+            (OfQueue, Self::turn(Command::Cancel { task: self.task, by: by() })),
+            (OfQueue, Self::turn(Command::Delete { task: self.task })),
+            (OfQueue, Call::Deregister { worker: self.worker.clone() }),
+            (Open, Call::Workers {}),
+            (Open, Call::Counts {}),
+            (Open, Call::Paused {}),
+            (Open, Call::Schedules {}),
+            (
+                Closed,
+                Call::Campaign { candidate: self.worker.clone(), lease: std::time::Duration::from_secs(1) },
+            ),
+            (Closed, Call::Resign { candidate: self.worker.clone(), term: 1 }),
+            (Open, Call::Leader {}),
+            (
+                OfQueue,
+                Call::Find {
+                    namespace: namespace.clone(),
+                    kind: Name::stored("x"),
+                    key: self.queue.to_string(),
+                },
+            ),
+            (OfQueue, listed(Some(&self.queue), None)),
+            (OfQueue, Call::Pause { namespace: namespace.clone(), queue: self.queue.clone(), paused: false }),
+            (Closed, listed(None, None)),
+            (Closed, Call::SetEntity { namespace: namespace.clone(), entity: entity.clone(), known: true }),
+            (Closed, Call::HasEntity { namespace: namespace.clone(), entity }),
+            (Closed, Call::Entities { namespace: namespace.clone(), after: None, limit: 1 }),
+            (OfQueue, Call::SetSchedule { schedule: self.new_schedule(&self.queue) }),
+            (OfQueue, Call::SetSchedule { schedule: self.new_schedule(theirs) }),
+            (OfQueue, Call::Fire { firing, term: None }),
+            (OfQueue, Call::RemoveSchedule { namespace: namespace.clone(), name: self.named("s") }),
+            (Closed, Call::Define { namespace: namespace.clone(), definition: Box::new(definition) }),
+            (
+                OfQueue,
+                Call::Definition { namespace: namespace.clone(), name: self.named("d"), version: None },
+            ),
+            (Closed, Call::Definitions { namespace: namespace.clone(), name: Some(self.named("d")) }),
+            (OfQueue, start(None)),
+            (OfQueue, Call::Workflow { id: self.workflow, known: None }),
+            (OfQueue, Call::FindWorkflow { namespace, name: self.named("d"), key: self.queue.to_string() }),
+            (OfQueue, Call::Results { tasks: vec![self.step] }),
+            (OfQueue, Call::Results { tasks: vec![self.task] }),
+            (OfQueue, Call::Task { id: self.step }),
+            (OfQueue, Call::Facts { id: self.step }),
+            (Closed, Call::Steer { workflow: self.workflow, steering: Steering::Pause, by: by() }),
+            (Closed, Call::Workflows { filter: WorkflowFilter::default(), page: Page::default() }),
+            (Closed, Call::WorkflowCounts {}),
+            (Closed, Call::ReadyWorkflows { limit: 1 }),
+            (Closed, Call::Activity { since: Timestamp::MIN }),
+            (Closed, Call::Executions { wanted: executions }),
+            (Closed, Call::Reconcile { after: None, limit: 1 }),
+            (Closed, Call::Prune { retention: windlass::Retention::default(), limit: 1 }),
+            (Closed, Call::Events { after: None, limit: 1 }),
+            (Closed, Call::AccessTokens {}),
+            (Closed, Call::RevokeAccessToken { name: Name::stored("mail") }),
+            (Closed, Call::Audit { entry }),
+            (Closed, Call::Audits { page: Page::default() }),
+            (Closed, Call::PutAccessToken { token: token() }),
+        ]
+    }
+}
+
+fn token() -> AccessToken {
+    AccessToken {
+        name: Name::stored("more"),
+        id: "0123abcd".into(),
+        digest: [0; 32],
+        scopes: [Scope::Admin].into(),
+        queues: Vec::new(),
+        created_at: Timestamp::MIN,
+        created_by: None,
+        expires_at: None,
+    }
+}
+
+/// The same as by the other routes.
+#[test]
+fn every_call_keeps_to_the_queues_of_a_token() {
+    let place = Place::new();
+    let [all, mail] = [("all", "*"), ("mail", "mail-*")]
+        .map(|(name, queues)| create(&place, name, &["--scope", "admin", "--queue", queues]));
+    let scenes = ["mail-in", "other"].map(|queue| Scene::set(&place, queue));
+    let server = Server::in_place(place, &[]);
+    let ask = |token: &str, call: &Call| {
+        let bearer = format!("Bearer {token}");
+        let protocol = PROTOCOL.to_string();
+        let headers = [
+            ("content-type", "application/json"),
+            ("authorization", &*bearer),
+            (PROTOCOL_HEADER, &*protocol),
+        ];
+        server.ask_with("POST", STORE_PATH, &headers, Some(&serde_json::to_vec(call).unwrap()))
+    };
+    let [theirs, others] = &scenes;
+    for scene in &scenes {
+        assert_eq!(ask(&all, &Call::Register { worker: scene.new_worker(&scene.queue) }).status, 200);
+    }
+    for (is, call) in others.calls(&theirs.queue) {
+        let answer = ask(&mail, &call);
+        if is == Is::Open {
+            assert_eq!(answer.status, 200, "{call:?}: {}", answer.body);
+            assert!(!answer.body.contains("other"), "{call:?}: {}", answer.body);
+        } else {
+            answer.refused(403, "forbidden");
+        }
+    }
+    assert_eq!(server.place.task(&others.task.to_string())["state"], "pending");
+    assert!(ask(&all, &Call::Workers {}).body.contains("worker-other"));
+    for (is, call) in theirs.calls(&theirs.queue) {
+        let answer = ask(&mail, &call);
+        match is {
+            Is::Closed => drop(answer.refused(403, "forbidden")),
+            Is::OfQueue | Is::Open => assert_eq!(answer.status, 200, "{call:?}: {}", answer.body),
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The side of the server: what a [`Call`] asks for, done by a store.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::sync::watch;
+use windlass_core::Name;
 
 use super::call::Call;
 use super::reply::{Hello, Reply, SeenWorkflow, Told};
@@ -45,6 +47,15 @@ impl Answering {
 
     /// Carries out a call and gives the answer as it is sent. A [`Call::Watch`] is answered at once: see [`Answering::rung`].
     pub async fn answer(&self, call: Call) -> Vec<u8> {
+        self.answer_within(call, &|_| true).await
+    }
+
+    /// As [`answer`](Self::answer), for one who may not see everything: of workers, counts, paused queues and schedules only those are told whose queues
+    /// `sees` says yes to. Whether the rest may be asked for is for those to decide who let the call in.
+    pub async fn answer_within(&self, call: Call, sees: &(dyn Fn(&[Name]) -> bool + Sync)) -> Vec<u8> {
+        fn part<T>(answer: Result<Vec<T>>, keep: impl Fn(&T) -> bool) -> Result<Vec<T>> {
+            answer.map(|all| all.into_iter().filter(keep).collect())
+        }
         let store = &*self.store;
         match call {
             Call::Hello {} => {
@@ -56,7 +67,7 @@ impl Answering {
             Call::Register { worker } => self.reply(store.register(worker).await),
             Call::Heartbeat { worker, held } => self.reply(store.heartbeat(&worker, held).await),
             Call::Deregister { worker } => self.reply(store.deregister(&worker).await),
-            Call::Workers {} => self.reply(store.workers().await),
+            Call::Workers {} => self.reply(part(store.workers().await, |worker| sees(&worker.queues))),
             Call::Campaign { candidate, lease } => self.reply(store.campaign(&candidate, lease).await),
             Call::Resign { candidate, term } => self.reply(store.resign(&candidate, term).await),
             Call::Leader {} => self.reply(store.leader().await),
@@ -64,12 +75,12 @@ impl Answering {
             Call::Task { id } => self.reply(store.task(id).await),
             Call::Find { namespace, kind, key } => self.reply(store.find(&namespace, &kind, &key).await),
             Call::Tasks { filter, page } => self.reply(store.tasks(filter, page).await),
-            Call::Counts {} => self.reply(store.counts().await),
+            Call::Counts {} => self.reply(part(store.counts().await, |count| sees(from_ref(&count.queue)))),
             Call::Facts { id } => self.reply(store.facts(id).await),
             Call::Pause { namespace, queue, paused } => {
                 self.reply(store.pause(&namespace, &queue, paused).await)
             }
-            Call::Paused {} => self.reply(store.paused().await),
+            Call::Paused {} => self.reply(part(store.paused().await, |(_, queue)| sees(from_ref(queue)))),
             Call::SetEntity { namespace, entity, known } => {
                 self.reply(store.set_entity(&namespace, &entity, known).await)
             }
@@ -81,7 +92,10 @@ impl Answering {
             Call::RemoveSchedule { namespace, name } => {
                 self.reply(store.remove_schedule(&namespace, &name).await)
             }
-            Call::Schedules {} => self.reply(store.schedules().await),
+            Call::Schedules {} => {
+                let schedules = store.schedules().await;
+                self.reply(part(schedules, |one| sees(from_ref(&one.template.task().queue))))
+            }
             Call::Fire { firing, term } => self.reply(store.fire(firing, term).await),
             Call::Define { namespace, definition } => self.reply(store.define(&namespace, *definition).await),
             Call::Definition { namespace, name, version } => {

@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::super::extract::Query;
-use super::super::{Answered, App};
+use super::super::{About, Answered, App, Caller};
 use super::tasks::{bad_query, page, query_problem};
 use crate::token::{AuditEntryJson, AuditJson};
 
@@ -32,7 +32,12 @@ struct AuditQuery {
 #[utoipa::path(get, path = "/v1/audit", tag = "audit", params(AuditQuery), responses(
     (status = 200, description = "Entries", body = AuditJson),
 ))]
-async fn list(Shared(app): Shared<App>, Query(query): Query<AuditQuery>) -> Answered<Json<AuditJson>> {
+async fn list(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<AuditQuery>,
+) -> Answered<Json<AuditJson>> {
+    caller.may(&app, About::Everything).await?;
     let page = page(query.limit, query.cursor.as_deref(), None).map_err(|invalid| bad_query(&invalid))?;
     let listing = app.windlass.store().audits(page).await.map_err(query_problem)?;
     let entries = listing.entries.iter().map(AuditEntryJson::of).collect();

@@ -11,7 +11,7 @@ use windlass::{Definition, Flaw, Rejected};
 
 use super::super::extract::{Document, InPath, Query};
 use super::super::problem::Mistake;
-use super::super::{Answered, App, Caller, Problem};
+use super::super::{About, Answered, App, Caller, Problem};
 use super::tasks::{answer, query_problem};
 use crate::show::definition::{AppliedJson, DefinitionJson, LineJson};
 
@@ -87,6 +87,8 @@ async fn apply(
         );
         return Err(Problem::bad_body(detail));
     }
+    // The newest of a name is what others start, whatever queues it has.
+    caller.may(&app, About::Everything).await?;
     caller.audit(&app, "definition.apply", &name, None).await?;
     let name = definition.name.clone();
     Ok(Json(AppliedJson::of(&name, client.define(definition).await?)))
@@ -105,8 +107,10 @@ struct DefinitionsJson<'a> {
 ))]
 async fn list(
     Shared(app): Shared<App>,
+    caller: Caller,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<axum::response::Response> {
+    caller.may(&app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let lines = client.definitions(None).await?;
     Ok(answer(&DefinitionsJson { definitions: lines.iter().map(LineJson::of).collect() }))
@@ -117,9 +121,11 @@ async fn list(
     responses((status = 200, description = "Versions", body = DefinitionsJson)))]
 async fn versions(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(name): InPath<String>,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<axum::response::Response> {
+    caller.may(&app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let lines = client.definitions(Some(&name)).await.map_err(query_problem)?;
     if lines.is_empty() {
@@ -144,11 +150,18 @@ struct VersionQuery {
     responses((status = 200, description = "The definition", body = DefinitionJson)))]
 async fn get(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(name): InPath<String>,
     Query(query): Query<VersionQuery>,
 ) -> Answered<axum::response::Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let found = client.definition(&name, query.version.as_deref()).await.map_err(query_problem)?;
     let stored = found.ok_or(Rejected::UnknownDefinition { name, version: query.version })?;
+    let about = About::Definition {
+        namespace: &stored.namespace,
+        name: stored.name(),
+        version: Some(&stored.version),
+    };
+    caller.may(&app, about).await?;
     Ok(answer(&DefinitionJson::of(&stored)))
 }

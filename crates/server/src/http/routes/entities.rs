@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use windlass::Entity;
 
 use super::super::extract::{InPath, Query};
-use super::super::{Answered, App, Caller};
+use super::super::{About, Answered, App, Caller};
 use super::tasks::{bad_query, query_problem};
 
 pub(crate) fn reads() -> OpenApiRouter<App> {
@@ -56,7 +56,12 @@ struct EntitiesJson {
 #[utoipa::path(get, path = "/v1/entities", tag = "entities", params(ListQuery), responses(
     (status = 200, description = "Entities", body = EntitiesJson),
 ))]
-async fn list(Shared(app): Shared<App>, Query(query): Query<ListQuery>) -> Answered<Json<EntitiesJson>> {
+async fn list(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Answered<Json<EntitiesJson>> {
+    caller.may(&app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let after = query.after.as_deref().map(str::parse::<Entity>).transpose();
     let (after, limit) = (after.map_err(|invalid| bad_query(&invalid))?, query.limit.unwrap_or(100));
@@ -82,9 +87,11 @@ struct EntityJson {
     responses((status = 200, description = "Whether it is", body = EntityJson)))]
 async fn get(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(entity): InPath<Entity>,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Json<EntityJson>> {
+    caller.may(&app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let registered = client.has_entity(entity.as_str()).await?;
     Ok(Json(EntityJson { entity: entity.to_string(), registered, changed: None }))
@@ -121,6 +128,7 @@ async fn set(
     query: NamespaceQuery,
     known: bool,
 ) -> Answered<Json<EntityJson>> {
+    caller.may(app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let action = if known { "entity.register" } else { "entity.forget" };
     caller.audit(app, action, entity.as_str(), None).await?;

@@ -41,10 +41,16 @@ struct QueuesJson {
 #[utoipa::path(get, path = "/v1/queues", tag = "queues", params(QueuesQuery), responses(
     (status = 200, description = "Queues", body = QueuesJson),
 ))]
-async fn list(Shared(app): Shared<App>, Query(query): Query<QueuesQuery>) -> Answered<Json<QueuesJson>> {
+async fn list(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<QueuesQuery>,
+) -> Answered<Json<QueuesJson>> {
     let namespace = query.namespace.as_deref().map(Name::namespace).transpose();
     let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
-    Ok(Json(QueuesJson { queues: QueueJson::all(&app.client(None)?, namespace.as_ref()).await? }))
+    let mut queues = QueueJson::all(&app.client(None)?, namespace.as_ref()).await?;
+    queues.retain(|queue| caller.sees(&[Name::stored(queue.name())]));
+    Ok(Json(QueuesJson { queues }))
 }
 
 /// Who intervenes, in which namespace, and why.

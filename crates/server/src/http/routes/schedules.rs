@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use windlass::{Client, Invalid, Name, NewTask, Rejected, Schedule, Start};
 
 use super::super::extract::{InPath, JsonBody, OptionalBody, Query};
-use super::super::{Answered, App, Caller};
+use super::super::{About, Answered, App, Caller};
 use super::tasks::{ByJson, answer, query_problem};
 use crate::options::submit;
 use crate::schedule::look;
@@ -52,10 +52,15 @@ struct SchedulesJson<'a> {
 #[utoipa::path(get, path = "/v1/schedules", tag = "schedules", params(NamespaceQuery), responses(
     (status = 200, description = "Schedules", body = SchedulesJson),
 ))]
-async fn list(Shared(app): Shared<App>, Query(query): Query<NamespaceQuery>) -> Answered<Response> {
+async fn list(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<NamespaceQuery>,
+) -> Answered<Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let mut schedules = client.store().schedules().await?;
     schedules.retain(|one| query.namespace.as_deref().is_none_or(|wanted| *one.namespace == *wanted));
+    schedules.retain(|one| caller.sees(std::slice::from_ref(&one.template.task().queue)));
     let mut seen = Vec::with_capacity(schedules.len());
     for schedule in schedules {
         seen.push(look(&client, schedule).await?);
@@ -63,9 +68,12 @@ async fn list(Shared(app): Shared<App>, Query(query): Query<NamespaceQuery>) -> 
     Ok(answer(&SchedulesJson { schedules: seen.iter().map(ScheduleJson::of).collect() }))
 }
 
-async fn find(client: &Client, name: &str) -> Answered<Schedule> {
+/// A schedule that is open to the caller.
+async fn find(caller: &Caller, client: &Client, name: &str) -> Answered<Schedule> {
     let found = client.schedules().await?.into_iter().find(|schedule| *schedule.name == *name);
-    found.ok_or_else(|| Rejected::UnknownSchedule { name: name.into() }.into())
+    let schedule = found.ok_or_else(|| Rejected::UnknownSchedule { name: name.into() })?;
+    caller.check_queue(&schedule.template.task().queue)?;
+    Ok(schedule)
 }
 
 async fn show(client: &Client, schedule: Schedule) -> Answered<Response> {
@@ -78,11 +86,12 @@ async fn show(client: &Client, schedule: Schedule) -> Answered<Response> {
     responses((status = 200, description = "The schedule", body = ScheduleJson)))]
 async fn get(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(name): InPath<String>,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let schedule = find(&client, &name).await?;
+    let schedule = find(&caller, &client, &name).await?;
     show(&client, schedule).await
 }
 
@@ -134,6 +143,8 @@ async fn set(
     let task = body.task.task(&namespace)?;
     check(&task, &namespace)?;
     caller.check_queue(&task.queue)?;
+    // One that is there already is changed.
+    caller.may(&app, About::Schedule { namespace: &namespace, name: &name }).await?;
     let mut schedule = client.schedule(&name, &body.cron, submit(&client, &task));
     if let Some(zone) = &body.zone {
         schedule = schedule.zone(zone);
@@ -170,13 +181,13 @@ async fn remove(
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Json<RemovedJson>> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let namespace = query.namespace.unwrap_or_else(|| "default".into());
-    caller.check_unlimited()?;
+    let namespace = Name::namespace(query.namespace.as_deref().unwrap_or("default"))?;
+    caller.may(&app, About::Schedule { namespace: &namespace, name: &name }).await?;
     caller.audit(&app, "schedule.remove", &format!("{namespace}/{name}"), None).await?;
     if !client.remove_schedule(&name).await.map_err(query_problem)? {
         return Err(Rejected::UnknownSchedule { name }.into());
     }
-    Ok(Json(RemovedJson { namespace, name, removed: true }))
+    Ok(Json(RemovedJson { namespace: namespace.to_string(), name, removed: true }))
 }
 
 async fn pause_or_resume(
@@ -187,8 +198,7 @@ async fn pause_or_resume(
     paused: bool,
 ) -> Answered<Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let schedule = find(&client, name).await?;
-    caller.check_queue(&schedule.template.task().queue)?;
+    let schedule = find(caller, &client, name).await?;
     let action = if paused { "schedule.pause" } else { "schedule.resume" };
     let subject = format!("{}/{name}", schedule.namespace);
     caller.audit(app, action, &subject, by.reason.as_deref()).await?;
@@ -233,8 +243,7 @@ async fn run(
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<(StatusCode, Json<SubmittedJson>)> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let schedule = find(&client, &name).await?;
-    caller.check_queue(&schedule.template.task().queue)?;
+    let schedule = find(&caller, &client, &name).await?;
     let subject = format!("{}/{name}", schedule.namespace);
     caller.audit(&app, "schedule.run", &subject, by.reason.as_deref()).await?;
     let submitted = client.run_schedule(&name).await?;

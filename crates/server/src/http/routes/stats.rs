@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use windlass::{Client, Executions, Invalid, Name, Patience, Timestamp};
 
 use super::super::extract::Query;
-use super::super::{Answered, App};
+use super::super::{About, Answered, App, Caller};
 use super::tasks::{at_most, bad_query, query_problem};
 use crate::moment;
 use crate::show::stats::{ExecutionJson, HealthJson, Numbers, StaleJson, StatsJson};
@@ -46,7 +46,12 @@ impl NamespaceQuery {
 #[utoipa::path(get, path = "/v1/stats", tag = "stats", params(NamespaceQuery), responses(
     (status = 200, description = "Counts", body = StatsJson),
 ))]
-async fn stats(Shared(app): Shared<App>, Query(query): Query<NamespaceQuery>) -> Answered<Json<StatsJson>> {
+async fn stats(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<NamespaceQuery>,
+) -> Answered<Json<StatsJson>> {
+    caller.may(&app, About::Everything).await?;
     let namespace = query.namespace()?;
     Ok(Json(StatsJson::of(&Numbers::read(&app.client(None)?, namespace.as_ref()).await?)))
 }
@@ -71,7 +76,12 @@ async fn since(client: &Client, given: Option<&str>) -> Answered<Timestamp> {
 #[utoipa::path(get, path = "/v1/analytics", tag = "stats", params(SinceQuery), responses(
     (status = 200, description = "Analytics", body = HealthJson),
 ))]
-async fn analytics(Shared(app): Shared<App>, Query(query): Query<SinceQuery>) -> Answered<Json<HealthJson>> {
+async fn analytics(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<SinceQuery>,
+) -> Answered<Json<HealthJson>> {
+    caller.may(&app, About::Everything).await?;
     let client = app.client(None)?;
     let since = since(&client, query.since.as_deref()).await?;
     let health = client.functions().health().counts().await?;
@@ -92,8 +102,10 @@ struct StaleListJson {
 ))]
 async fn stale(
     Shared(app): Shared<App>,
+    caller: Caller,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Json<StaleListJson>> {
+    caller.may(&app, About::Everything).await?;
     let namespace = query.namespace()?;
     let mut stale = app.client(None)?.functions().health().stale(Patience::default()).await?;
     stale.retain(|one| namespace.as_ref().is_none_or(|wanted| one.workflow.namespace == *wanted));
@@ -143,7 +155,13 @@ struct ExecutionsJson {
     slowest: Vec<ExecutionJson>,
 }
 
-async fn slowest(app: &App, query: SlowestQuery, of_steps: bool) -> Answered<Json<ExecutionsJson>> {
+async fn slowest(
+    app: &App,
+    caller: &Caller,
+    query: SlowestQuery,
+    of_steps: bool,
+) -> Answered<Json<ExecutionsJson>> {
+    caller.may(app, About::Everything).await?;
     let client = app.client(None)?;
     let since = since(&client, query.since.as_deref()).await?;
     let wanted = query.wanted(of_steps, since).map_err(|invalid| bad_query(&invalid))?;
@@ -157,9 +175,10 @@ async fn slowest(app: &App, query: SlowestQuery, of_steps: bool) -> Answered<Jso
 ))]
 async fn slowest_steps(
     Shared(app): Shared<App>,
+    caller: Caller,
     Query(query): Query<SlowestQuery>,
 ) -> Answered<Json<ExecutionsJson>> {
-    slowest(&app, query, true).await
+    slowest(&app, &caller, query, true).await
 }
 
 /// The workflows that took longest, of those that ended lately
@@ -168,7 +187,8 @@ async fn slowest_steps(
 ))]
 async fn slowest_workflows(
     Shared(app): Shared<App>,
+    caller: Caller,
     Query(query): Query<SlowestQuery>,
 ) -> Answered<Json<ExecutionsJson>> {
-    slowest(&app, query, false).await
+    slowest(&app, &caller, query, false).await
 }

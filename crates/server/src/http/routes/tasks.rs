@@ -15,7 +15,7 @@ use windlass::{
 
 use super::super::extract::{InPath, JsonBody, OptionalBody, Query};
 use super::super::trace::{TRACEPARENT, Trace};
-use super::super::{Answered, App, Caller, Problem};
+use super::super::{About, Answered, App, Caller, Problem};
 use crate::show::explanation::WhyJson;
 use crate::show::task::{ReceiptJson, RecordJson, SubmittedJson, TaskJson};
 use crate::wire::NewTaskJson;
@@ -410,9 +410,7 @@ async fn operate(
     reason: Option<&str>,
     command: Command,
 ) -> Answered<Json<ReceiptJson>> {
-    if caller.is_limited() {
-        find(app, caller, id).await?;
-    }
+    caller.may(app, About::Task(id)).await?;
     caller.audit(app, &format!("task.{}", super::verb(&command)), &id.to_string(), reason).await?;
     let receipt = app.fold.apply(vec![command]).await?.remove(0)?;
     Ok(Json(ReceiptJson::of(&receipt)))

@@ -10,13 +10,13 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::{
-    Command, Definition, Inspection, Invalid, Name, ReadyWorkflow, Receipt, Rejected, StartWorkflow,
-    Steering, WorkflowFilter, WorkflowId,
+    Command, Inspection, Invalid, Name, ReadyWorkflow, Receipt, Rejected, Source, StartWorkflow, Steering,
+    WorkflowFilter, WorkflowId,
 };
 
 use super::super::extract::{BothInPath, InPath, JsonBody, OptionalBody, Query};
 use super::super::trace::{TRACEPARENT, Trace};
-use super::super::{Answered, App, Caller};
+use super::super::{About, Answered, App, Caller, name_or_default};
 use super::definitions::read;
 use super::tasks::{ByJson, ResolveJson, RetryJson, answer, at_most, bad_query, page, query_problem, words};
 use crate::picture::Format;
@@ -115,32 +115,39 @@ struct AdHoc<'a> {
 }
 
 impl NewWorkflowJson {
-    fn start(&self, app: &App, caller: &Caller, trace: Trace) -> Answered<StartWorkflow> {
-        let traceparent = self.traceparent.as_deref().map(str::parse).transpose()?.or(trace.0);
-        let client = app.client(self.namespace.as_deref())?;
-        let is_own = self.steps.is_some();
-        let mut start = match (&self.definition, &self.steps) {
+    /// What it follows.
+    fn source(&self) -> Answered<Source> {
+        match (&self.definition, &self.steps) {
             (_, Some(_)) if self.version.is_some() => {
                 let given = self.version.as_deref().unwrap_or_default();
-                return Err(Invalid::new("version", given, "none beside steps of its own").into());
+                Err(Invalid::new("version", given, "none beside steps of its own").into())
             }
             (name, Some(steps)) => {
                 let name = name.as_deref().unwrap_or(AD_HOC);
                 let (defaults, on_failure) = (self.defaults.as_deref(), self.on_failure.as_deref());
                 let text = serde_json::to_string(&AdHoc { name, defaults, on_failure, steps });
                 let text = text.map_err(|error| Invalid::new("steps", &error.to_string(), "JSON"))?;
-                let definition = read(&text)?;
-                check_queues(caller, &definition)?;
-                client.start_ad_hoc(definition)
+                Ok(Source::AdHoc(Box::new(read(&text)?)))
             }
-            (Some(name), None) => client.start(name),
+            (Some(_), None) if self.defaults.is_some() || self.on_failure.is_some() => {
+                Err(Invalid::number("defaults, on_failure", (), "none, unless there are steps").into())
+            }
+            (Some(name), None) => {
+                Ok(Source::Named { name: crate::definition::name(name)?, version: self.version.clone() })
+            }
             (None, None) => {
-                return Err(Invalid::number("definition", (), "the name of a definition, or steps").into());
+                Err(Invalid::number("definition", (), "the name of a definition, or steps").into())
             }
-        };
-        if !is_own && (self.defaults.is_some() || self.on_failure.is_some()) {
-            return Err(Invalid::number("defaults, on_failure", (), "none, unless there are steps").into());
         }
+    }
+
+    fn start(&self, app: &App, caller: &Caller, trace: Trace, source: Source) -> Answered<StartWorkflow> {
+        let traceparent = self.traceparent.as_deref().map(str::parse).transpose()?.or(trace.0);
+        let client = app.client(self.namespace.as_deref())?;
+        let mut start = match source {
+            Source::AdHoc(definition) => client.start_ad_hoc(*definition),
+            Source::Named { name, .. } => client.start(&name),
+        };
         if let Some(version) = &self.version {
             start = start.version(version);
         }
@@ -166,14 +173,6 @@ impl NewWorkflowJson {
     }
 }
 
-/// Whether the caller may submit to all queues of a definition.
-pub(super) fn check_queues(caller: &Caller, definition: &Definition) -> Answered<()> {
-    definition.steps.iter().try_for_each(|step| {
-        let queue = step.queue.as_ref().or(definition.defaults.queue.as_ref());
-        caller.check_queue(queue.unwrap_or(&Name::default()))
-    })
-}
-
 /// Start a workflow
 ///
 /// It is durable when the answer comes.
@@ -189,15 +188,9 @@ async fn start(
     trace: Trace,
     JsonBody(body): JsonBody<NewWorkflowJson>,
 ) -> Answered<(StatusCode, Json<StartedJson>)> {
-    let start = body.start(&app, &caller, trace)?;
-    if caller.is_limited()
-        && let Some(name) = body.definition.as_deref().filter(|_| body.steps.is_none())
-    {
-        let client = app.client(body.namespace.as_deref())?;
-        if let Some(found) = client.definition(name, body.version.as_deref()).await? {
-            check_queues(&caller, found.blueprint.definition())?;
-        }
-    }
+    let (source, namespace) = (body.source()?, name_or_default(body.namespace.as_deref(), Name::namespace)?);
+    caller.may(&app, About::Start { namespace: &namespace, source: &source }).await?;
+    let start = body.start(&app, &caller, trace, source)?;
     let started = match (start.await, &body.id) {
         (Err(error), Some(id)) if matches!(error.rejected(), Some(Rejected::WorkflowIdConflict { .. })) => {
             // Sent before, and the answer was lost; or another workflow has this id.
@@ -260,7 +253,12 @@ struct WorkflowsJson<'a> {
 #[utoipa::path(get, path = "/v1/workflows", tag = "workflows", params(ListQuery), responses(
     (status = 200, description = "A page of workflows", body = WorkflowsJson),
 ))]
-async fn list(Shared(app): Shared<App>, Query(query): Query<ListQuery>) -> Answered<Response> {
+async fn list(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Answered<Response> {
+    caller.may(&app, About::Everything).await?;
     let filter = query.filter().map_err(|invalid| bad_query(&invalid))?;
     let page = page(query.limit, query.cursor.as_deref(), query.oldest_first);
     let listing = app.client(None)?.workflows(filter, page.map_err(|invalid| bad_query(&invalid))?).await;
@@ -303,7 +301,12 @@ struct ReadyListJson<'a> {
 #[utoipa::path(get, path = "/v1/workflows/ready", tag = "workflows", params(ReadyQuery), responses(
     (status = 200, description = "Ready workflows", body = ReadyListJson),
 ))]
-async fn ready(Shared(app): Shared<App>, Query(query): Query<ReadyQuery>) -> Answered<Response> {
+async fn ready(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    Query(query): Query<ReadyQuery>,
+) -> Answered<Response> {
+    caller.may(&app, About::Everything).await?;
     let limit = at_most(query.limit, 100).map_err(|invalid| bad_query(&invalid))?;
     let client = app.client(None)?;
     let namespace = query.namespace.as_deref().map(Name::namespace).transpose();
@@ -339,32 +342,43 @@ struct StepsQuery {
     responses((status = 200, description = "The workflow", body = SeenJson)))]
 async fn get(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(id): InPath<WorkflowId>,
     Query(query): Query<StepsQuery>,
 ) -> Answered<Response> {
+    caller.may(&app, About::Workflow(id)).await?;
     let most = Steps { steps: query.steps.unwrap_or(1_000), items: query.items.unwrap_or(10) };
     let seen = Seen::look(&app.client(None)?, id, most).await?;
     let seen = seen.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
     Ok(answer(&SeenJson::of(&seen)))
 }
 
-async fn inspect(app: &App, id: WorkflowId) -> Answered<Inspection> {
+async fn inspect(app: &App, caller: &Caller, id: WorkflowId) -> Answered<Inspection> {
+    caller.may(app, About::Workflow(id)).await?;
     Ok(app.client(None)?.inspect(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?)
 }
 
 /// The picture of a workflow as it stands
 #[utoipa::path(get, path = "/v1/workflows/{id}/graph.svg", tag = "workflows", params(("id" = uuid::Uuid, Path)),
     responses((status = 200, description = "The picture", body = String, content_type = "image/svg+xml")))]
-async fn graph_svg(Shared(app): Shared<App>, InPath(id): InPath<WorkflowId>) -> Answered<Response> {
-    let drawing = inspect(&app, id).await?.drawing();
+async fn graph_svg(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+) -> Answered<Response> {
+    let drawing = inspect(&app, &caller, id).await?.drawing();
     Ok(([(header::CONTENT_TYPE, "image/svg+xml")], Format::Svg.text(&drawing)).into_response())
 }
 
 /// The picture of a workflow as it stands, for Mermaid
 #[utoipa::path(get, path = "/v1/workflows/{id}/graph.mmd", tag = "workflows", params(("id" = uuid::Uuid, Path)),
     responses((status = 200, description = "The picture", body = String, content_type = "text/plain")))]
-async fn graph_mermaid(Shared(app): Shared<App>, InPath(id): InPath<WorkflowId>) -> Answered<Response> {
-    let drawing = inspect(&app, id).await?.drawing();
+async fn graph_mermaid(
+    Shared(app): Shared<App>,
+    caller: Caller,
+    InPath(id): InPath<WorkflowId>,
+) -> Answered<Response> {
+    let drawing = inspect(&app, &caller, id).await?.drawing();
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Format::Mermaid.text(&drawing))
         .into_response())
 }
@@ -381,8 +395,10 @@ struct AncestorsJson<'a> {
     params(("id" = uuid::Uuid, Path), ("step" = String, Path)), responses((status = 200, description = "Ancestors", body = AncestorsJson)))]
 async fn ancestors(
     Shared(app): Shared<App>,
+    caller: Caller,
     BothInPath(id, step): BothInPath<WorkflowId, String>,
 ) -> Answered<Response> {
+    caller.may(&app, About::Workflow(id)).await?;
     let ancestors = app.client(None)?.ancestors(id, &step).await.map_err(step_problem)?;
     Ok(answer(&AncestorsJson { ancestors: ancestors.iter().map(AncestorJson::of).collect() }))
 }
@@ -405,7 +421,7 @@ async fn steer(
     (verb, steering): (&str, Steering),
     ByJson { reason, actor }: ByJson,
 ) -> Answered<Response> {
-    caller.check_unlimited()?;
+    caller.may(app, About::Everything).await?;
     caller.audit(app, &format!("workflow.{verb}"), &id.to_string(), reason.as_deref()).await?;
     let by = caller.by(actor.as_deref(), reason);
     let workflow = app.client(None)?.steer(id, steering, by).await?;
@@ -492,7 +508,7 @@ async fn rerun(
     InPath(id): InPath<WorkflowId>,
     JsonBody(RerunJson { from, reason, actor }): JsonBody<RerunJson>,
 ) -> Answered<(StatusCode, Json<StartedJson>)> {
-    caller.check_unlimited()?;
+    caller.may(&app, About::Everything).await?;
     caller.audit(&app, "workflow.rerun", &id.to_string(), reason.as_deref()).await?;
     let started = app.client(None)?.rerun(id, &from, caller.by(actor.as_deref(), reason)).await?;
     Ok((StatusCode::CREATED, Json(StartedJson::of(&started))))
@@ -508,10 +524,7 @@ async fn operate(
 ) -> Answered<Json<ReceiptJson>> {
     let client = app.client(None)?;
     let command = command(client.step(id, step).await.map_err(step_problem)?);
-    if caller.is_limited() {
-        let task = client.get(command.task()).await?;
-        task.map_or(Ok(()), |record| caller.check_queue(&record.task.spec.queue))?;
-    }
+    caller.may(app, About::Task(command.task())).await?;
     caller.audit(app, &format!("step.{}", super::verb(&command)), &format!("{id}/{step}"), reason).await?;
     let receipt: Receipt = app.fold.apply(vec![command]).await?.remove(0)?;
     Ok(Json(ReceiptJson::of(&receipt)))

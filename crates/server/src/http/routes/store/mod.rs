@@ -53,7 +53,15 @@ async fn asked(app: &App, caller: Caller, request: Request) -> Answered<Vec<u8>>
         queues::check(&app, &caller, &call).await?;
         let call = deeds::by(&caller, call);
         deeds::write_down(&app, &caller, &call).await?;
-        Ok(app.answering.answer(call).await)
+        let changed = match &call {
+            Call::Register { worker } => Some(worker.id.clone()),
+            Call::Deregister { worker } => Some(worker.clone()),
+            _ => None,
+        };
+        let answer = app.answering.answer_within(call, &|queues| caller.sees(queues)).await;
+        // What is remembered of it may not hold any more.
+        changed.iter().for_each(|worker| app.fleet.forget(worker));
+        Ok(answer)
     });
     let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "fault", "the call was ended by a fault");
     doing.await.map_err(fault)?

@@ -13,7 +13,7 @@ use windlass::{
 
 use super::super::super::extract::{InPath, JsonBody};
 use super::super::super::polls::{Look, Wanted};
-use super::super::super::{Answered, App, Caller};
+use super::super::super::{About, Answered, App, Caller};
 use super::super::tasks::answer;
 use super::finish::{ReportedJson, commands};
 use super::{InPathWorker, PathWorker, wait};
@@ -131,7 +131,7 @@ async fn claim(
     }
     let (tasks, commands) = commands(&worker, body.outcomes)?;
     let wanted = app.fleet.wanted(&app, &worker).await?;
-    wanted.queues.iter().try_for_each(|queue| caller.check_queue(queue))?;
+    caller.may(&app, About::Holder(&worker)).await?;
     let request = Request { app: app.clone(), worker, wanted, limit, until: Instant::now() + wait };
     let (receipts, handed) = request.serve(commands).await?;
     let outcomes = ReportedJson::all(&tasks, receipts);

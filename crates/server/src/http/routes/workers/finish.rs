@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use windlass::{Command, Invalid, Receipt, Rejected, TaskId, WorkerId, limits};
 
 use super::super::super::extract::{InPath, JsonBody};
-use super::super::super::{Answered, App, Problem};
+use super::super::super::{About, Answered, App, Caller, Problem};
 use super::{InPathWorker, PathWorker};
 use crate::wire::{OutcomeJson, ReportJson};
 
@@ -89,9 +89,11 @@ struct ReportedOutcomesJson {
     request_body = OutcomesJson, responses((status = 200, description = "One answer each", body = ReportedOutcomesJson)))]
 async fn finish(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(PathWorker(worker)): InPathWorker,
     JsonBody(body): JsonBody<OutcomesJson>,
 ) -> Answered<Json<ReportedOutcomesJson>> {
+    caller.may(&app, About::Holder(&worker)).await?;
     let (tasks, commands) = commands(&worker, body.outcomes)?;
     let receipts = if commands.is_empty() { Vec::new() } else { app.fold.apply(commands).await? };
     Ok(Json(ReportedOutcomesJson { outcomes: ReportedJson::all(&tasks, receipts) }))
@@ -111,9 +113,11 @@ struct ReportsJson {
     request_body = ReportsJson, responses((status = 200, description = "One answer each", body = ReportedOutcomesJson)))]
 async fn report(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(PathWorker(worker)): InPathWorker,
     JsonBody(body): JsonBody<ReportsJson>,
 ) -> Answered<Json<ReportedOutcomesJson>> {
+    caller.may(&app, About::Holder(&worker)).await?;
     if body.reports.len() > limits::BATCH {
         return Err(Invalid::number("number of reports", body.reports.len(), "at most 1000").into());
     }

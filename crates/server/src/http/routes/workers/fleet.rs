@@ -43,12 +43,12 @@ impl Fleet {
         });
     }
 
-    pub(super) fn forget(&self, worker: &WorkerId) {
+    pub(crate) fn forget(&self, worker: &WorkerId) {
         self.with(|known| known.remove(worker));
     }
 
     /// What a worker takes.
-    pub(super) async fn wanted(&self, app: &App, worker: &WorkerId) -> Answered<Wanted> {
+    pub(crate) async fn wanted(&self, app: &App, worker: &WorkerId) -> Answered<Wanted> {
         if let Some(wanted) = self.with(|known| known.get(worker).map(|known| known.wanted.clone())) {
             return Ok(wanted);
         }

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use windlass::{Command, Filter, Invalid, Lease, Page, State, TaskId, Token, WorkerId, limits};
 
 use super::super::super::extract::{InPath, OptionalBody};
-use super::super::super::{Answered, App};
+use super::super::super::{About, Answered, App, Caller};
 use super::{InPathWorker, PathWorker, wait};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -74,10 +74,12 @@ impl PulseJson {
     request_body(content = Option<HeartbeatJson>), responses((status = 200, description = "What it must let go", body = PulseJson)))]
 async fn heartbeat(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(PathWorker(worker)): InPathWorker,
     OptionalBody(body): OptionalBody<HeartbeatJson>,
 ) -> Answered<Json<PulseJson>> {
     let _place = app.places.heartbeat()?;
+    caller.may(&app, About::Holder(&worker)).await?;
     let until = Instant::now() + wait(body.wait_seconds)?;
     if body.running.len() > limits::POOL {
         return Err(Invalid::number("number of leases", body.running.len(), "at most 10000").into());

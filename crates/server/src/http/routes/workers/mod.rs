@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use windlass::{DEAD_AFTER, Invalid, Name, NewWorker, WORKFLOW, WorkerId};
 
 use super::super::extract::{InPath, JsonBody, Query};
-use super::super::{Answered, App, Caller, name_or_default};
+use super::super::{About, Answered, App, Caller, name_or_default};
 use super::tasks::answer;
 use crate::show::Seconds;
 use crate::show::worker::WorkerJson;
@@ -140,7 +140,9 @@ async fn register(
     JsonBody(body): JsonBody<NewWorkerJson>,
 ) -> Answered<(StatusCode, Json<RegisteredJson>)> {
     let new = body.worker()?;
-    new.queues.iter().try_for_each(|queue| caller.check_queue(queue))?;
+    caller.may(&app, About::Queues(&new.queues)).await?;
+    // One that is there already is changed.
+    caller.may(&app, About::Worker(&new.id)).await?;
     let worker = app.windlass.store().register(new).await?;
     app.fleet.learn(&worker);
     let told = RegisteredJson {
@@ -172,8 +174,10 @@ struct DeregisteredJson {
     responses((status = 200, description = "Forgotten, or never known", body = DeregisteredJson)))]
 async fn deregister(
     Shared(app): Shared<App>,
+    caller: Caller,
     InPath(PathWorker(worker)): InPathWorker,
 ) -> Answered<Json<DeregisteredJson>> {
+    caller.may(&app, About::Worker(&worker)).await?;
     app.windlass.store().deregister(&worker).await?;
     app.fleet.forget(&worker);
     Ok(Json(DeregisteredJson { worker_id: worker.to_string() }))
@@ -201,11 +205,13 @@ struct WorkersJson<'a> {
 ))]
 async fn list(
     Shared(app): Shared<App>,
+    caller: Caller,
     Query(query): Query<WorkersQuery>,
 ) -> Answered<axum::response::Response> {
     let store = app.windlass.store();
     let (mut workers, leader, now) = (store.workers().await?, store.leader().await?, store.now().await?);
     workers.retain(|worker| query.namespace.as_deref().is_none_or(|wanted| *worker.namespace == *wanted));
+    workers.retain(|worker| caller.sees(&worker.queues));
     let of = |worker| WorkerJson::of(worker, leader.as_ref(), now);
     Ok(answer(&WorkersJson { workers: workers.iter().map(of).collect() }))
 }
