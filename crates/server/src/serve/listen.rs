@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
-use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -29,9 +29,6 @@ use super::config::Config;
 
 /// Bytes of the head of a request.
 const HEAD_BYTES: usize = 64 * 1024;
-
-/// Requests of one connection at once.
-const STREAMS: u32 = 256;
 
 /// What is said to one connection too many.
 const FULL: &[u8] =
@@ -145,32 +142,12 @@ impl Connection {
     async fn secured(self, acceptor: &TlsAcceptor, stream: TcpStream) {
         let handshake = timeout(self.times.head, acceptor.accept(stream)).await;
         let Ok(Ok(stream)) = handshake else { return };
-        match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => self.http2(stream).await,
-            _ => self.http1(stream).await,
-        }
+        self.http1(stream).await;
     }
 
     async fn http1(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(self.times.head).max_buf_size(HEAD_BYTES);
-        let io = TokioIo::new(Patient::new(stream, self.times.write));
-        let serving = builder.serve_connection(io, TowerToHyperService::new(self.routes));
-        let ended = self.graceful.watch(serving).await;
-        drop(self.place);
-        if let Err(error) = ended {
-            debug!(%error, "a connection ended early");
-        }
-    }
-
-    async fn http2(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .keep_alive_interval(self.times.head)
-            .keep_alive_timeout(self.times.head)
-            .max_concurrent_streams(STREAMS)
-            .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX));
         let io = TokioIo::new(Patient::new(stream, self.times.write));
         let serving = builder.serve_connection(io, TowerToHyperService::new(self.routes));
         let ended = self.graceful.watch(serving).await;
@@ -194,7 +171,9 @@ impl Tls {
             .with_no_client_auth()
             .with_single_cert(certs, key)
             .with_context(|| named(cert))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // One request at a time, so that one who dawdles can be told from one who is busy: in HTTP/2 a peer that answers pings may leave its requests,
+        // and the answers to them, unfinished for ever.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 use windlass_testbed::postgres;
 
@@ -235,4 +236,17 @@ pub(crate) fn chunk(stream: &mut impl BufRead) -> Option<Vec<u8>> {
     stream.read_exact(&mut chunk).ok()?;
     chunk.truncate(length);
     if length == 0 { None } else { Some(chunk) }
+}
+
+/// Writes an authority's certificate, and one that it signed for a name, with its key.
+pub(crate) fn certificates(place: &Place, name: &str) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let signed = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    place.file("ca.pem", authority.pem());
+    place.file("cert.pem", signed.pem());
+    place.file("key.pem", key.serialize_pem());
 }

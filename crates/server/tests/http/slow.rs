@@ -4,8 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::json;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::kit::Server;
+use super::kit::{Server, certificates};
+use super::support::Place;
 
 /// Reads until the server hangs up.
 fn is_hung_up(stream: &mut TcpStream) -> Vec<u8> {
@@ -39,6 +43,60 @@ fn two_hundred_slow_connections_hinder_nobody() {
         assert_eq!(said.starts_with("HTTP/1.1 408"), is_body, "{n}: {said:?}");
     }
     assert_eq!(server.get("/v1/stats")["tasks"], 1);
+}
+
+/// By TLS a peer can be silent in more places: before the handshake, in its middle, and after it.
+#[test]
+fn slow_connections_by_tls_are_given_up() {
+    let place = Place::new();
+    certificates(&place, "localhost");
+    let authority = CertificateDer::from_pem_file(place.path().join("ca.pem")).unwrap();
+    let arguments =
+        ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--header-timeout", "1s", "--body-timeout", "1s"];
+    let server = Server::in_place(place, &[&arguments[..], &["--max-connections", "40"]].concat());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority).unwrap();
+    let provider = std::sync::Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let config = std::sync::Arc::new(config);
+    let connect = || {
+        let connection = ClientConnection::new(config.clone(), "localhost".try_into().unwrap()).unwrap();
+        let mut stream = StreamOwned::new(connection, server.connect());
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+        }
+        assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+        stream
+    };
+    let begun: [&[u8]; 4] = [
+        b"",
+        b"GET /health HTT",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+    ];
+    // More than there are places for: each must be given back.
+    for _ in 0..3 {
+        let mut silent: Vec<_> = (0..15).map(|_| server.connect()).collect();
+        // The beginning of a handshake.
+        silent.iter_mut().skip(7).for_each(|stream| stream.write_all(&[22, 3, 1, 0, 200, 1]).unwrap());
+        let mut slow: Vec<_> = (0..20)
+            .map(|n| {
+                let mut stream = connect();
+                stream.write_all(begun[n % begun.len()]).unwrap();
+                stream
+            })
+            .collect();
+        let mut asked = connect();
+        asked.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut said = Vec::new();
+        let _ = asked.read_to_end(&mut said);
+        assert!(said.starts_with(b"HTTP/1.1 200 OK"), "others are served meanwhile");
+        silent.iter_mut().for_each(|stream| drop(is_hung_up(stream)));
+        // It has been hung up on when there is nothing more to be read.
+        slow.iter_mut().for_each(|stream| drop(stream.read_to_end(&mut Vec::new())));
+    }
 }
 
 #[test]

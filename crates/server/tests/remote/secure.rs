@@ -1,22 +1,7 @@
 //! A server by TLS, with an authority of one's own.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
-
-use super::kit::Server;
+use super::kit::{Server, certificates};
 use super::support::Place;
-
-/// Writes an authority's certificate, and one that it signed for a name, with its key.
-fn certificates(place: &Place, name: &str) {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let signed = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    place.file("ca.pem", authority.pem());
-    place.file("cert.pem", signed.pem());
-    place.file("key.pem", key.serialize_pem());
-}
 
 #[test]
 fn a_server_is_known_by_its_authority() {
