@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import threading
 import unittest
 import uuid
 from datetime import datetime, timedelta, timezone
-from typing import Any, Dict, List, Optional, TypedDict
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypedDict
 
 from kit import DEADLINE, windlass
 from windlass import codec, ids, patience
@@ -176,6 +177,25 @@ class Place(TypedDict):
     at: Dict[str, float]
 
 
+if TYPE_CHECKING:
+    from decimal import Decimal as Seal
+
+
+@dataclasses.dataclass
+class Odd:
+    """Before Python 3.10 nobody can say what `copies` is, and nobody ever what `seal` is."""
+
+    to: str
+    copies: int | None
+    seal: Seal
+
+
+class OddPlace(TypedDict):
+    to: str
+    copies: int | None
+    seal: Seal
+
+
 class Payloads(unittest.TestCase):
     def test_dataclasses_are_made(self) -> None:
         decode = decoder(Mail)
@@ -202,6 +222,21 @@ class Payloads(unittest.TestCase):
         self.assertIs(decode(place), place)
         with self.assertRaisesRegex(WrongPayload, "lacks at"):
             decode({"city": "x"})
+
+    def test_annotations_that_this_python_cannot_read_are_not_looked_at(self) -> None:
+        for wanted in (Odd, OddPlace):
+            decode = decoder(wanted)
+            assert decode is not None
+            decode({"to": "ada", "copies": None, "seal": object()})
+            with self.assertRaisesRegex(WrongPayload, "to is 1; expected a text"):
+                decode({"to": 1, "copies": 1, "seal": 1})
+            with self.assertRaisesRegex(WrongPayload, "lacks seal"):
+                decode({"to": "ada", "copies": 1})
+        if sys.version_info >= (3, 10):
+            decode = decoder(Odd)
+            assert decode is not None
+            with self.assertRaisesRegex(WrongPayload, "copies is 'x'"):
+                decode({"to": "ada", "copies": "x", "seal": 1})
 
     def test_other_types_are_not_looked_at(self) -> None:
         for other in (dict, Dict[str, Any], int, None, Any):

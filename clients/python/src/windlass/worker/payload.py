@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import typing
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Optional, Union
 
 _PLAIN = {
@@ -35,7 +36,7 @@ def decoder(wanted: Any) -> Optional[Callable[[Any], Any]]:
 
 
 def _of_dataclass(wanted: Any) -> Callable[[Any], Any]:
-    hints = typing.get_type_hints(wanted)
+    hints = _hints(wanted, {field.name: field.type for field in dataclasses.fields(wanted)})
     fields = {field.name: hints[field.name] for field in dataclasses.fields(wanted) if field.init}
     absent = dataclasses.MISSING
     required = {
@@ -52,13 +53,30 @@ def _of_dataclass(wanted: Any) -> Callable[[Any], Any]:
 
 
 def _of_typed_dict(wanted: Any) -> Callable[[Any], Any]:
-    hints, required = typing.get_type_hints(wanted), frozenset(wanted.__required_keys__)
+    hints, required = _hints(wanted, wanted.__annotations__), frozenset(wanted.__required_keys__)
 
     def decode(payload: Any) -> Any:
         _check(payload, hints, required)
         return payload
 
     return decode
+
+
+def _hints(wanted: Any, written: Dict[str, Any]) -> Dict[str, Any]:
+    """The types of fields. What this Python cannot make sense of, such as `int | None` in quotes before 3.10, or a name that only a
+    type checker sees, is not looked at; the other fields are."""
+    try:
+        return typing.get_type_hints(wanted)
+    except Exception:
+        return {name: _hint(wanted, one) for name, one in written.items()}
+
+
+def _hint(wanted: Any, written: Any) -> Any:
+    names = vars(sys.modules[wanted.__module__]) if wanted.__module__ in sys.modules else {}
+    try:
+        return typing.get_type_hints(SimpleNamespace(__annotations__={"one": written}), names)["one"]
+    except Exception:
+        return Any
 
 
 def _check(payload: Any, fields: Dict[str, Any], required: typing.AbstractSet[str]) -> None:
