@@ -13,12 +13,17 @@ use crate::rejected::Invalid;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Arc<str>);
 
+/// What is expected of a text that is too large.
+pub(crate) fn too_large() -> String {
+    format!("at most {} bytes of JSON", limits::JSON_BYTES)
+}
+
 impl Json {
     /// Checks `text`. `field` is the word the error uses for it.
     pub fn new(field: &'static str, text: &str) -> Result<Self, Invalid> {
         if text.len() > limits::JSON_BYTES {
             let got = format!("{} bytes", text.len());
-            return Err(Invalid::new(field, &got, format!("at most {} bytes of JSON", limits::JSON_BYTES)));
+            return Err(Invalid::new(field, &got, too_large()));
         }
         serde_json::from_str::<IgnoredAny>(text)
             .map_err(|error| Invalid::new(field, text, format!("JSON ({error})")))?;

@@ -40,6 +40,12 @@ impl Invalid {
     pub fn number(field: &'static str, value: impl std::fmt::Debug, expected: impl Into<String>) -> Self {
         Self { field: field.into(), value: format!("{value:?}"), expected: expected.into() }
     }
+
+    /// Whether it is a text that is longer than may be, and not one that cannot be meant.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.expected == crate::json::too_large()
+    }
 }
 
 /// A request that was understood and refused.
@@ -367,6 +373,7 @@ impl Rejected {
             Self::Settled { .. } => "task_settled",
             Self::MaxAttempts { .. } => "max_attempts_reached",
             Self::Invalid(invalid) if invalid.field == "worker id" => "invalid_worker",
+            Self::Invalid(invalid) if invalid.is_too_large() => "too_large",
             Self::Invalid(_) => "invalid_task",
             Self::InvalidWorker { .. } => "invalid_worker",
             Self::WrongWorker { .. } => "wrong_worker",

@@ -1,16 +1,20 @@
 //! What stands before all routes: who may come in, and how many at once.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
-use tracing::Instrument;
+use tracing::{Instrument, error};
 use windlass::Store;
 use windlass::remote::{STORE_PATH, WATCH_PATH};
 
@@ -51,6 +55,7 @@ pub(super) fn around(routes: Router<App>, app: &App) -> Router<App> {
     routes
         .fallback(unknown_route)
         .method_not_allowed_fallback(unknown_method)
+        .layer(from_fn(catch))
         .layer(from_fn_with_state(app.clone(), admit))
         .layer(from_fn_with_state(app.clone(), observe))
 }
@@ -63,6 +68,21 @@ async fn unknown_route(uri: Uri) -> Problem {
 async fn unknown_method(method: Method, uri: Uri) -> Problem {
     let detail = format!("{} cannot be asked with {method}; see /openapi.json", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+}
+
+/// A fault in a route is answered, and counted, and ends nothing else.
+async fn catch(request: Request, next: Next) -> Response {
+    let mut running = pin!(next.run(request));
+    // What is left of it after a panic is dropped and not looked at.
+    let ended = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Some),
+        Err(_) => Poll::Ready(None),
+    });
+    ended.await.unwrap_or_else(|| {
+        error!("a request was ended by a fault");
+        Problem::fault("the request was ended by a fault of the server; what it says is in the log")
+            .into_response()
+    })
 }
 
 /// The route of a request, as it is declared: a bounded number of words, for metrics.
@@ -215,7 +235,10 @@ fn check_origin(app: &App, request: &Request) -> Result<Option<HeaderValue>, Pro
 mod tests {
     use super::super::testing::Served;
     use super::*;
+    use axum::body::to_bytes;
+    use axum::routing::get;
     use serde_json::{Value, json};
+    use tower::ServiceExt;
 
     #[tokio::test]
     async fn more_requests_than_may_be_worked_on_are_told_to_come_later() {
@@ -264,6 +287,30 @@ mod tests {
             let (status, _, told) = served.ask_with("POST", STORE_PATH, &version, &call).await;
             assert_eq!(status, expected, "{call}: {told}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_fault_is_answered() {
+        let bad = async || -> &'static str { panic!("on purpose") };
+        let late = async || -> &'static str {
+            tokio::task::yield_now().await;
+            panic!("on purpose")
+        };
+        let good = async || "good";
+        let routes =
+            Router::new().route("/bad", get(bad)).route("/late", get(late)).route("/good", get(good));
+        let routes: Router = routes.layer(from_fn(catch));
+        for path in ["/bad", "/late"] {
+            let asked =
+                routes.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(asked.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            assert_eq!(asked.headers()[header::CONTENT_TYPE], "application/problem+json");
+            let body = to_bytes(asked.into_body(), 10_000).await.unwrap();
+            let problem: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(problem["code"], "fault");
+        }
+        let asked = routes.oneshot(Request::get("/good").body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(asked.status(), StatusCode::OK);
     }
 
     #[test]

@@ -203,7 +203,9 @@ fn deep_and_odd_payloads_are_kept_or_refused_alike() {
             }
         }
         let long = json!({ "kind": "x", "payload": "x".repeat(1_100_000) });
-        server.ask("POST", "/v1/tasks", Some(&long)).refused(422, "invalid_task");
+        server.ask("POST", "/v1/tasks", Some(&long)).refused(413, "too_large");
+        let batch = json!({ "tasks": [{ "kind": "x" }, long] });
+        assert_eq!(server.ask("POST", "/v1/tasks/batch", Some(&batch)).refused(413, "too_large")["index"], 1);
     }
 }
 
@@ -231,4 +233,44 @@ fn pages_from_elsewhere_may_not_change_anything() {
         .refused(403, "forbidden");
     let other_host = server.ask_with("GET", "/v1/stats", &[("origin", "http://rebound.example")], None);
     other_host.refused(403, "forbidden");
+}
+
+/// A page that may ask is told why it was refused; without these headers its browser keeps that from it.
+#[test]
+fn pages_that_may_ask_are_told_of_refusals() {
+    let place = super::support::Place::new();
+    let token = super::access::create(&place, "ci", &["--scope", "read"]);
+    let arguments = [
+        "--allow-origin",
+        "https://good.example",
+        "--max-body-bytes",
+        "1000",
+        "--rate-limit",
+        "1",
+        "--body-timeout",
+        "1s",
+    ];
+    let server = Server::in_place(place, &arguments);
+    let bearer = format!("Bearer {token}");
+    let send = |authorization: Option<&str>, path: &str, body: &[u8]| {
+        let origin = ("origin", "https://good.example");
+        let mut headers = vec![origin, ("content-type", "application/json")];
+        headers.extend(authorization.map(|given| ("authorization", given)));
+        server.ask_with("POST", path, &headers, Some(body))
+    };
+    let seen = [
+        send(None, "/v1/tasks", b"{}"),
+        send(Some(&bearer), "/v1/tasks", &[b' '; 1001]),
+        send(Some(&bearer), "/v1/tasks", b"{}"),
+        send(Some(&bearer), "/v1/tasks", b"{}"),
+        send(None, "/nowhere", b"{}"),
+    ];
+    let statuses: Vec<_> = seen.iter().map(|answer| answer.status).collect();
+    assert_eq!((statuses[0], statuses[1], statuses[4]), (401, 413, 404), "{statuses:?}");
+    assert!(statuses[2..4].contains(&429), "{statuses:?}");
+    for answer in seen {
+        let allowed = answer.header("access-control-allow-origin");
+        assert_eq!(allowed, Some("https://good.example"), "{} {}", answer.status, answer.body);
+        assert_eq!(answer.header("vary"), Some("origin"));
+    }
 }

@@ -63,8 +63,7 @@ async fn asked(app: &App, caller: Caller, request: Request) -> Answered<Vec<u8>>
         changed.iter().for_each(|worker| app.fleet.forget(worker));
         Ok(answer)
     });
-    let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "fault", "the call was ended by a fault");
-    doing.await.map_err(fault)?
+    doing.await.map_err(|_| Problem::fault("the call was ended by a fault"))?
 }
 
 async fn watched(app: &App, caller: &Caller, request: Request) -> Answered<Vec<u8>> {
