@@ -1,18 +1,24 @@
 //! About the server itself: whether it lives, whether it can do its work, its numbers, and the description of its routes.
 
-use std::sync::Arc;
+// The macros that describe routes write such code.
+#![allow(unused_qualifications, elided_lifetimes_in_paths)]
+
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State as Shared;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use serde_json::json;
+use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
+use utoipa::ToSchema;
 use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 use windlass::{Error, NewWorker, Rejected, Store, WorkerId};
 
 use super::{Answered, App, Problem, openapi};
@@ -62,12 +68,14 @@ pub(super) struct Meta {
     metrics: Metrics,
     /// When the store was last found fit, or why it was not.
     checked: Mutex<Option<(Instant, Result<(), Error>)>>,
+    /// The version of the store's schema, if it has one, when this server began.
+    schema: OnceLock<Option<String>>,
     id: WorkerId,
 }
 
 impl Meta {
     pub(super) fn new(metrics: Metrics) -> Self {
-        Self { metrics, checked: Mutex::new(None), id: windlass::worker_id() }
+        Self { metrics, checked: Mutex::new(None), schema: OnceLock::new(), id: windlass::worker_id() }
     }
 }
 
@@ -92,7 +100,24 @@ impl App {
         }
     }
 
-    /// Whether the store can be read and written.
+    /// Whether the store is one that this version can use, and can be written to. What it is, is told.
+    pub(crate) async fn check_store(&self) -> Result<Vec<(&'static str, String)>, Error> {
+        let described = self.windlass.store().describe().await?;
+        let version = described.iter().find(|(name, _)| *name == "schema version");
+        let version = version.map(|(_, version)| version.clone());
+        // Opening it has compared that; since then a newer version may have changed it.
+        let opened = self.meta.schema.get_or_init(|| version.clone());
+        if *opened != version {
+            let [was, is] = [opened, &version].map(|one| one.as_deref().unwrap_or("none"));
+            return Err(Error::Unusable(format!(
+                "its schema was version {was} when this server opened it and is {is} now; start a server of that version"
+            )));
+        }
+        self.beat().await?;
+        Ok(described)
+    }
+
+    /// Whether the store can be used.
     async fn ready(&self) -> Result<(), Error> {
         let mut checked = self.meta.checked.lock().await;
         if let Some((at, answer)) = checked.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
@@ -100,7 +125,7 @@ impl App {
             return answer.clone();
         }
         let late = || Error::Unavailable(format!("the store did not answer within {PATIENCE:?}"));
-        let answer = timeout(PATIENCE, self.beat()).await.unwrap_or_else(|_| Err(late()));
+        let answer = timeout(PATIENCE, self.check_store()).await.unwrap_or_else(|_| Err(late())).map(drop);
         *checked = Some((Instant::now(), answer.clone()));
         answer
     }
@@ -112,35 +137,68 @@ impl App {
     }
 }
 
-/// The routes about the server itself, which need no token, beside the others.
+/// The routes about the server itself that anybody may ask.
+pub(super) fn open() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(health)).routes(routes!(ready))
+}
+
+/// Those that take a token.
+pub(super) fn reads() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(metrics))
+}
+
+/// The description of all routes, which is a route itself, beside them.
 pub(super) fn with_description(routes: Router<App>, description: &OpenApi) -> Router<App> {
     let text: Arc<str> = openapi::text(description).into();
     let description = move || {
         let text = text.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], text.to_string()) }
     };
-    routes
-        .route("/health", get(health))
-        .route("/ready", get(ready))
-        .route("/metrics", get(metrics))
-        .route("/openapi.json", get(description))
+    routes.route("/openapi.json", get(description))
 }
 
-/// The process answers.
-async fn health() -> Response {
-    axum::Json(json!({ "status": "healthy", "version": env!("CARGO_PKG_VERSION") })).into_response()
+/// Whether a server lives.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = ServerHealth)]
+struct HealthJson {
+    /// `healthy`.
+    status: &'static str,
+    /// Of the program.
+    version: &'static str,
 }
 
-/// The store is reachable, its schema is right, and it can be written to.
-async fn ready(Shared(app): Shared<App>) -> Answered<Response> {
+/// Whether the process answers
+#[utoipa::path(get, path = "/health", tag = "server", responses(
+    (status = 200, description = "It does", body = HealthJson),
+))]
+async fn health() -> Json<HealthJson> {
+    Json(HealthJson { status: "healthy", version: env!("CARGO_PKG_VERSION") })
+}
+
+/// Whether a server can do its work.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = ServerReadiness)]
+struct ReadyJson {
+    /// `ready`.
+    status: &'static str,
+}
+
+/// Whether the store can be reached, its schema is right, and it can be written to
+#[utoipa::path(get, path = "/ready", tag = "server", responses(
+    (status = 200, description = "It can", body = ReadyJson),
+))]
+async fn ready(Shared(app): Shared<App>) -> Answered<Json<ReadyJson>> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
     }
     app.ready().await?;
-    Ok(axum::Json(json!({ "status": "ready" })).into_response())
+    Ok(Json(ReadyJson { status: "ready" }))
 }
 
-/// For Prometheus.
+/// Numbers, for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "server", responses(
+    (status = 200, description = "All numbers of this process", body = String, content_type = "text/plain"),
+))]
 async fn metrics(Shared(app): Shared<App>) -> Response {
     let waiting = u32::try_from(app.polls.waiting()).unwrap_or(u32::MAX);
     metrics::gauge!("windlass_http_waiting_claims").set(f64::from(waiting));

@@ -12,6 +12,7 @@ use windlass::access::Scope;
 use super::App;
 use super::caller::require;
 use super::problem::{Mistake, Problem};
+use super::routes::events;
 
 /// What any route may answer, beside its own answers.
 const REFUSALS: [(&str, &str); 12] = [
@@ -42,12 +43,16 @@ pub(super) fn describe(groups: Vec<(&'static [Scope], OpenApiRouter<App>)>) -> (
         for operation in operations(&mut description) {
             complete(operation, needs);
         }
-        let group = group.route_layer(from_fn(move |request, next| require(needs, request, next)));
+        let group = match needs {
+            [] => group,
+            needs => group.route_layer(from_fn(move |request, next| require(needs, request, next))),
+        };
         all = all.merge(OpenApiRouter::with_openapi(description).merge_plain(group));
     }
     let (router, mut description) = all.split_for_parts();
     let components = description.components.get_or_insert_default();
-    for (name, schema) in [(Problem::name(), Problem::schema()), (Mistake::name(), Mistake::schema())] {
+    let refusals = [(Problem::name(), Problem::schema()), (Mistake::name(), Mistake::schema())];
+    for (name, schema) in refusals.into_iter().chain(events::schemas()) {
         components.schemas.insert(name.into_owned(), schema);
     }
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();

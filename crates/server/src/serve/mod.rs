@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use windlass::{DEAD_AFTER, RunningWorker};
@@ -143,8 +144,7 @@ async fn serve(
         ));
     }
     let listener = Listener::bind(config).await?;
-    let described = windlass.store().describe().await?;
-    app.beat().await?;
+    let described = app.check_store().await?;
     let (address, scheme) = (listener.address()?, listener.scheme());
     let said: Vec<_> = described.iter().map(|(name, value)| format!("{name} {value}")).collect();
     teller.tell(format!("{}: {}", without_password(session.address()), said.join(", ")));
@@ -153,22 +153,29 @@ async fn serve(
     let stop = CancellationToken::new();
     predecessor::follow(&**windlass.store(), app.id()).await;
     let leader = windlass.worker().id(app.id().clone()).retention(config.retention.clone());
-    let leading = tokio::spawn(leader.lead_until(stop.clone().cancelled_owned()));
-    let living = tokio::spawn(live(app.clone(), metrics, stop.clone()));
-    let serving = tokio::spawn(listener.serve(http::router(&app), stop.clone()));
-    signals.next().await;
-    teller.tell("stopping: no more connections; Ctrl-C again ends at once");
+    let mut parts = Parts {
+        serving: tokio::spawn(listener.serve(http::router(&app), stop.clone())),
+        living: tokio::spawn(live(app.clone(), metrics, stop.clone())),
+        leading: tokio::spawn(leader.lead_until(stop.clone().cancelled_owned())),
+    };
+    let missing = tokio::select! {
+        biased;
+        () = signals.next() => None,
+        missing = parts.first_to_end() => Some(missing),
+    };
+    if let Some(missing) = missing {
+        teller.tell(format!("{missing} has ended by itself, which is a fault"));
+    }
     app.stop_waiting();
     stop.cancel();
+    teller.tell("stopping: no more connections; Ctrl-C again ends at once");
     let ended = async {
         if let Some(crew) = &crew
             && let Err(error) = crew.worker.stop().await
         {
             warn!(%error, "the worker did not end as it should");
         }
-        let _ = serving.await;
-        let _ = living.await;
-        let _ = leading.await;
+        parts.end().await;
         app.farewell().await
     };
     tokio::select! {
@@ -184,7 +191,42 @@ async fn serve(
             }
         }
     }
-    Ok(Answer::new("stopped\n", &json!({ "stopped": true })))
+    match missing {
+        Some(missing) => {
+            Err(anyhow!("{missing} has ended by itself; start the server again, and see what it said before"))
+        }
+        None => Ok(Answer::new("stopped\n", &json!({ "stopped": true }))),
+    }
+}
+
+/// What runs in a server until it is told to stop.
+struct Parts<T> {
+    serving: JoinHandle<()>,
+    living: JoinHandle<()>,
+    leading: JoinHandle<T>,
+}
+
+impl<T> Parts<T> {
+    /// What ends although it was not told to. A server in which something is missing is no use, and whoever watches the process can start it again.
+    async fn first_to_end(&mut self) -> &'static str {
+        tokio::select! {
+            _ = &mut self.serving => "what serves requests",
+            _ = &mut self.living => "what says that this server lives",
+            _ = &mut self.leading => "what does chores",
+        }
+    }
+
+    /// Waits until all have ended.
+    async fn end(self) {
+        let Self { serving, living, leading } = self;
+        // One that has been waited for must not be waited for again.
+        for part in [serving, living].into_iter().filter(|part| !part.is_finished()) {
+            let _ = part.await;
+        }
+        if !leading.is_finished() {
+            let _ = leading.await;
+        }
+    }
 }
 
 /// The worker in a server that works.
@@ -224,6 +266,30 @@ async fn live(app: App, metrics: Metrics, stop: CancellationToken) {
         metrics.keep_up();
         if let Err(error) = app.beat().await {
             warn!(%error, "the store cannot be told that this server lives");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_dies_is_missed_and_the_others_are_waited_for() {
+        for (which, missing) in
+            ["serves requests", "this server lives", "does chores"].into_iter().enumerate()
+        {
+            let stop = CancellationToken::new();
+            let part = |number: usize| {
+                let (stop, dies) = (stop.clone(), number == which);
+                tokio::spawn(async move {
+                    assert!(!dies, "on purpose");
+                    stop.cancelled().await;
+                })
+            };
+            let mut parts = Parts { serving: part(0), living: part(1), leading: part(2) };
+            assert!(parts.first_to_end().await.ends_with(missing));
+            tokio::join!(parts.end(), async { stop.cancel() });
         }
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use windlass_testbed::postgres;
 
 use super::events::Stream;
-use super::kit::{DEADLINE, Server, answer, lease, list, outcome, request, text};
-use super::support::Place;
+use super::kit::{Answer, DEADLINE, Server, answer, lease, list, outcome, request, text};
+use super::support::{Place, Running};
 
 #[test]
 fn a_server_says_how_it_is() {
@@ -32,6 +32,84 @@ fn a_server_says_how_it_is() {
         let after = server.ask("GET", "/metrics", None).body;
         let routes = after.lines().filter(|line| line.starts_with("windlass_http_requests_total")).count();
         assert!(routes < 20, "labels are bounded:\n{after}");
+    }
+}
+
+/// Waits until `/ready` is answered so, and gives the refusal.
+fn until_unready(server: &Server, code: &str) -> Answer {
+    let begun = Instant::now();
+    loop {
+        let answer = server.ask("GET", "/ready", None);
+        if answer.status == 503 && answer.json()["code"] == *code {
+            assert_eq!(answer.header("retry-after"), Some("1"));
+            return answer;
+        }
+        assert!(begun.elapsed() < DEADLINE, "{} {}", answer.status, answer.body);
+    }
+}
+
+#[test]
+fn a_server_whose_database_is_stopped_is_not_ready_until_it_is_back() {
+    let database = postgres::Server::start().unwrap();
+    let server = Server::in_place(Place::with_store(database.url()), &[]);
+    assert_eq!(server.get("/ready")["status"], "ready");
+    database.stop(postgres::Mode::Fast).unwrap();
+    until_unready(&server, "unavailable");
+    assert_eq!(server.get("/health")["status"], "healthy", "the process is well");
+    database.start_again().unwrap();
+    let begun = Instant::now();
+    while server.ask("GET", "/ready", None).status != 200 {
+        assert!(begun.elapsed() < DEADLINE, "it is not ready again");
+    }
+}
+
+#[test]
+fn a_server_whose_schema_was_changed_by_a_newer_version_is_not_ready() {
+    let newer = "INSERT INTO migrations SELECT 999, 'newer', 'x', max(applied_at) FROM migrations";
+    let server = Server::start();
+    assert_eq!(server.get("/ready")["status"], "ready");
+    let file = rusqlite::Connection::open(server.place.path().join("windlass.db")).unwrap();
+    file.busy_timeout(DEADLINE).unwrap();
+    file.execute(newer, []).unwrap();
+    let refused = until_unready(&server, "unusable");
+    assert!(refused.body.contains("999"), "{}", refused.body);
+
+    let name = format!("http_{}", uuid::Uuid::new_v4().simple());
+    let url = postgres::shared().create_database(&name).unwrap();
+    let server = Server::in_place(Place::with_store(url), &[]);
+    assert_eq!(server.get("/ready")["status"], "ready");
+    let newer = newer.replace("migrations", "windlass.migrations");
+    postgres::shared().sql_in(&name, &newer).unwrap();
+    until_unready(&server, "unusable");
+}
+
+#[test]
+fn a_server_that_stops_is_not_ready() {
+    let mut server = Server::start();
+    let mut stream = server.connect();
+    stream.write_all(b"GET /ready HTTP/1.1\r\nhost: localhost\r\n").unwrap();
+    // Connections are accepted in their order: once this one is served, the other is in.
+    assert_eq!(server.get("/ready")["status"], "ready");
+    server.running.signal(Signal::TERM);
+    server.running.until("stopping");
+    stream.write_all(b"connection: close\r\n\r\n").unwrap();
+    let refused = answer(&mut BufReader::new(stream));
+    refused.refused(503, "stopping");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(server.running.end().code, 0);
+}
+
+/// Who reads the log of a server knows what an acknowledgement is worth.
+#[test]
+fn a_server_says_how_safe_its_store_is() {
+    for (place, said) in
+        [(Place::new(), "durability full"), (Place::with_store("memory:"), "durability none")]
+    {
+        let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        let mut running = Running::start(&mut command);
+        running.until(said);
+        running.until("serving http");
     }
 }
 

@@ -3,6 +3,7 @@
 //! Who reconnects says with `Last-Event-ID`, as every client of such streams does by itself, what it has heard; it is told everything since,
 //! once. If that is not possible any more, it is told so (`reset`), and has to look at everything anew.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -12,7 +13,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::{Change, Event, EventId, Events, Invalid, Name, State, TaskId, WorkflowId, WorkflowState};
@@ -145,6 +147,14 @@ struct WorkflowEventJson<'a> {
     at: String,
 }
 
+/// The forms of what is told, which no answer names: a stream is text.
+pub(crate) fn schemas() -> [(Cow<'static, str>, RefOr<Schema>); 2] {
+    [
+        (TaskEventJson::name(), TaskEventJson::schema()),
+        (WorkflowEventJson::name(), WorkflowEventJson::schema()),
+    ]
+}
+
 /// One event, as it is sent.
 fn frame(id: EventId, event: &str, data: &impl Serialize) -> String {
     // Nothing that is told has keys that are not strings, which is all that can fail; and JSON has no line ends.
@@ -181,9 +191,12 @@ fn told(event: &Event) -> String {
 
 /// Changes of tasks and workflows, as they happen
 ///
-/// Server-sent events: `ready` first, then `task` and `workflow`; `reset` if some were missed, and everything is to be looked at anew.
+/// Server-sent events: `ready` first, then `task` (its data is a `TaskEvent`) and `workflow` (`WorkflowEvent`); `reset` if some were missed, and everything is to be looked at anew.
 /// `Last-Event-ID` resumes without gaps and without repeats.
-#[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery), responses(
+#[utoipa::path(get, path = "/v1/events", tag = "events", params(
+    EventsQuery,
+    ("last-event-id" = Option<String>, Header, description = "The id of the event that was heard last; the stream goes on behind it"),
+), responses(
     (status = 200, description = "A stream that does not end", body = String, content_type = "text/event-stream"),
 ))]
 async fn events(

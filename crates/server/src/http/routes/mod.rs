@@ -19,7 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use windlass::Command;
 use windlass::access::Scope;
 
-use super::App;
+use super::{App, meta};
 
 /// What an operator does to a task, as the audit calls it.
 fn verb(command: &Command) -> &'static str {
@@ -36,7 +36,7 @@ fn verb(command: &Command) -> &'static str {
     }
 }
 
-/// All routes, by what they need: one of the scopes.
+/// All routes, by what they need: one of the scopes, or nothing.
 pub(super) fn all() -> Vec<(&'static [Scope], OpenApiRouter<App>)> {
     let read = OpenApiRouter::new()
         .merge(tasks::reads())
@@ -47,7 +47,8 @@ pub(super) fn all() -> Vec<(&'static [Scope], OpenApiRouter<App>)> {
         .merge(schedules::reads())
         .merge(stats::reads())
         .merge(events::reads())
-        .merge(entities::reads());
+        .merge(entities::reads())
+        .merge(meta::reads());
     let submit = OpenApiRouter::new().merge(tasks::submits()).merge(workflows::starts());
     let operate = OpenApiRouter::new()
         .merge(tasks::operations())
@@ -58,6 +59,7 @@ pub(super) fn all() -> Vec<(&'static [Scope], OpenApiRouter<App>)> {
         .merge(entities::operations())
         .merge(audit::reads());
     vec![
+        (&[], meta::open()),
         (&[Scope::Read], read),
         (&[Scope::Submit], submit),
         (&[Scope::Work], workers::works()),
