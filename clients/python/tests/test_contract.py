@@ -19,6 +19,7 @@ SCHEMAS: Dict[str, Any] = CONTRACT["components"]["schemas"]
 LEFT_OUT = {
     "get /v1/audit": "what operators did is looked at with the command line",
     "get /v1/entities": "entities are listed with the command line",
+    "get /metrics": "numbers are for Prometheus",
 }
 
 
@@ -71,7 +72,7 @@ class Routes(unittest.TestCase):
                 if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != room.__name__:
                     continue
                 call = sample(function)
-                if not isinstance(call, Call) or not call.path.startswith("/v1"):
+                if not isinstance(call, Call):
                     continue
                 asked = f"{call.method.lower()} {call.path}"
                 found = {route for route, pattern in patterns.items() if pattern.match(asked)}

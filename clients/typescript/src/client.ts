@@ -20,11 +20,11 @@ export class Client extends WorkflowCalls {
   }
 
   /** Lets nobody claim from a queue until it is resumed. */
-  pauseQueue(name: string, by: { reason?: string } = {}): Promise<PausedQueue> {
+  pauseQueue(name: string, by: Intervention = {}): Promise<PausedQueue> {
     return this.call("POST", `/v1/queues/${part(name)}/pause`, { body: { namespace: this.namespace, ...by }, repeated: true });
   }
 
-  resumeQueue(name: string, by: { reason?: string } = {}): Promise<PausedQueue> {
+  resumeQueue(name: string, by: Intervention = {}): Promise<PausedQueue> {
     return this.call("POST", `/v1/queues/${part(name)}/resume`, { body: { namespace: this.namespace, ...by }, repeated: true });
   }
 
@@ -44,8 +44,8 @@ export class Client extends WorkflowCalls {
     return this.call("PUT", `/v1/schedules/${part(name)}`, { body, query: { namespace: this.namespace } });
   }
 
-  removeSchedule(name: string): Promise<RemovedSchedule> {
-    return this.call("DELETE", `/v1/schedules/${part(name)}`, { query: { namespace: this.namespace } });
+  removeSchedule(name: string, by: Intervention = {}): Promise<RemovedSchedule> {
+    return this.call("DELETE", `/v1/schedules/${part(name)}`, { query: { namespace: this.namespace, ...by } });
   }
 
   /** Submits now what a schedule would submit. */

@@ -112,8 +112,8 @@ export class TaskCalls extends EventCalls {
   }
 
   /** Deletes a task that is final, with its history and its key. */
-  delete(id: string): Promise<Receipt> {
-    return this.call("DELETE", `/v1/tasks/${part(id)}`, { repeated: false });
+  delete(id: string, by: Intervention = {}): Promise<Receipt> {
+    return this.call("DELETE", `/v1/tasks/${part(id)}`, { query: { ...by }, repeated: false });
   }
 
   async #submit(

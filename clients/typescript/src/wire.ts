@@ -347,6 +347,8 @@ export interface NewRetryPolicy {
 
 /** A schedule to make, or to change. */
 export interface NewSchedule {
+  /** On whose behalf, for the audit. */
+  actor?: string | null | undefined;
   /** The cron expression: minute, hour, day of month, month, day of week. */
   cron: string;
   /** What to do about slots that passed while nobody could fire them: `skip`, `one` (unless said) or `all:N`. */
@@ -496,7 +498,7 @@ export interface PausedQueue {
 
 /** A refusal, as `application/problem+json`. */
 export interface Problem {
-  /** A word that never changes its meaning, such as `task_not_found`. */
+  /** A word that never changes its meaning, such as `task_not_found`; docs/http.md lists all of them. */
   code: string;
   /** What was wrong, and what would be accepted. */
   detail: string;
@@ -536,6 +538,8 @@ export interface Queue {
 
 /** Who intervenes, in which namespace, and why. */
 export interface QueueIntervention {
+  /** On whose behalf, for the audit. */
+  actor?: string | null | undefined;
   /** `default` unless said. */
   namespace?: string | null | undefined;
   /** Why, for the audit. */
@@ -694,6 +698,20 @@ export interface ScheduledTask {
 
 export type Seconds = number;
 
+/** Whether a server lives. */
+export interface ServerHealth {
+  /** `healthy`. */
+  status: string;
+  /** Of the program. */
+  version: string;
+}
+
+/** Whether a server can do its work. */
+export interface ServerReadiness {
+  /** `ready`. */
+  status: string;
+}
+
 /** A workflow that rests for too long, or nearly. */
 export interface StaleWorkflow {
   allowed_seconds: number;
@@ -824,6 +842,19 @@ export interface TaskCount {
   tasks: number;
 }
 
+/** A change of a task (`event: task`). */
+export interface TaskEvent {
+  at: string;
+  attempt: number;
+  id: string;
+  kind: string;
+  namespace: string;
+  queue: string;
+  /** Where it is then. */
+  state: string;
+  workflow_id?: string | null | undefined;
+}
+
 /** A page of tasks. */
 export interface TaskList {
   /** Where to go on; a page may be short and still have one. */
@@ -902,6 +933,16 @@ export interface WorkflowCount {
   namespace: string;
   state: WorkflowState;
   workflows: number;
+}
+
+/** A change of a workflow (`event: workflow`). */
+export interface WorkflowEvent {
+  at: string;
+  definition: string;
+  id: string;
+  namespace: string;
+  /** Where it is then. */
+  state: string;
 }
 
 /** One row of a history. */

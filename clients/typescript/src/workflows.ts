@@ -40,11 +40,11 @@ export class WorkflowCalls extends TaskCalls {
    *
    * The name is read from the definition; say it beside one in YAML whose name is not plainly written.
    */
-  async define(definition: string | object, options: { name?: string } = {}): Promise<AppliedDefinition> {
+  async define(definition: string | object, options: { name?: string } & Intervention = {}): Promise<AppliedDefinition> {
     const text = typeof definition === "string" ? definition : JSON.stringify(definition);
-    const name = options.name ?? nameOf(definition);
+    const { name = nameOf(definition), ...by } = options;
     const type = typeof definition === "string" ? "application/yaml" : "application/json";
-    const query = { namespace: this.namespace };
+    const query = { namespace: this.namespace, ...by };
     return JSON.parse(await this.text("PUT", `/v1/definitions/${part(name)}`, { query }, text, type)) as AppliedDefinition;
   }
 

@@ -146,19 +146,15 @@ impl Caller {
         By { actor: self.actor(behalf), note: reason }
     }
 
-    /// Writes down that it asks for something that an operator does, before it is done: what cannot be written down is not done.
-    pub(crate) async fn audit(
-        &self,
-        app: &App,
-        action: &str,
-        subject: &str,
-        reason: Option<&str>,
-    ) -> Answered<()> {
+    /// Writes down that it asks for something that an operator does, before it is done: what cannot be written down is not done. `by` is who acts and
+    /// why, as the history is told.
+    pub(crate) async fn audit(&self, app: &App, action: &str, subject: &str, by: &By) -> Answered<()> {
+        let By { actor, note } = by;
         let entry = NewAuditEntry {
-            actor: self.name().into(),
+            actor: actor.as_deref().filter(|actor| !actor.is_empty()).unwrap_or_else(|| self.name()).into(),
             action: action.into(),
             subject: subject.into(),
-            reason: reason.filter(|reason| !reason.is_empty()).map(Into::into),
+            reason: note.clone().filter(|reason| !reason.is_empty()),
         };
         Ok(app.windlass.store().audit(entry).await?)
     }

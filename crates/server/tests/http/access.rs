@@ -75,6 +75,7 @@ fn scopes_and_queues_bound_what_a_token_may_do() {
     for (token, may) in [(&read, "read"), (&submit, "submit"), (&work, "work"), (&admin, "all")] {
         for (scope, method, path, body) in [
             ("read", "GET", "/v1/tasks", None),
+            ("read", "GET", "/metrics", None),
             ("submit", "POST", "/v1/tasks", Some(&task)),
             ("work", "POST", "/v1/workers", Some(&worker)),
             ("admin", "POST", "/v1/queues/mail-in/pause", None),
@@ -122,7 +123,7 @@ fn what_operators_do_is_written_down_with_who_and_why() {
     let id = text(&ops.ask("POST", "/v1/tasks", Some(&json!({ "kind": "x" }))).told(201)["id"]);
     let by = json!({ "reason": "wrong customer", "actor": "ada" });
     ops.ask("POST", &format!("/v1/tasks/{id}/cancel"), Some(&by)).told(200);
-    ops.ask("POST", "/v1/queues/mail/pause", Some(&json!({ "reason": "storm" }))).told(200);
+    ops.ask("POST", "/v1/queues/mail/pause", Some(&json!({ "reason": "storm", "actor": "ada" }))).told(200);
     let shown = ops.ask("GET", &format!("/v1/tasks/{id}"), None).told(200);
     let history = list(&shown["history"]);
     assert_eq!(history[0]["actor"], "ops");
@@ -133,11 +134,47 @@ fn what_operators_do_is_written_down_with_who_and_why() {
     let audit = list(&ops.ask("GET", "/v1/audit", None).told(200)["entries"]);
     let seen: Vec<_> =
         audit.iter().map(|one| (text(&one["actor"]), text(&one["action"]), text(&one["subject"]))).collect();
-    assert_eq!(seen[0], ("ops".into(), "queue.pause".into(), "default/mail".into()));
-    assert_eq!(seen[1], ("ops".into(), "task.cancel".into(), id));
+    assert_eq!(seen[0], ("ops for ada".into(), "queue.pause".into(), "default/mail".into()));
+    assert_eq!(seen[1], ("ops for ada".into(), "task.cancel".into(), id.clone()));
     assert_eq!(seen[2], ("grace".into(), "token.create".into(), "ops".into()));
     assert_eq!(audit[1]["reason"], "wrong customer");
     assert_eq!(server.place.json(&["audit", "--limit", "1"])["entries"][0]["reason"], "storm");
+    // Whatever an operator does may say so; where there is no body, after the `?`.
+    let flow = json!({ "name": "f", "steps": { "a": { "task": "x" } } });
+    let schedule = json!({ "cron": "0 3 * * *", "task": { "kind": "x" }, "actor": "ada", "reason": "why" });
+    let rerun = json!({ "from": "a", "actor": "ada", "reason": "why" });
+    let by = json!({ "actor": "ada", "reason": "why" });
+    let after = |path: &str| format!("{path}?actor=ada&reason=why");
+    ops.ask("PUT", &after("/v1/definitions/f"), Some(&flow)).told(200);
+    let flow = text(&ops.ask("POST", "/v1/workflows", Some(&json!({ "definition": "f" }))).told(201)["id"]);
+    for (method, path, body) in [
+        ("DELETE", after(&format!("/v1/tasks/{id}")), None),
+        ("PUT", "/v1/schedules/s".into(), Some(&schedule)),
+        ("POST", "/v1/schedules/s/pause".into(), Some(&by)),
+        ("POST", "/v1/schedules/s/resume".into(), Some(&by)),
+        ("POST", "/v1/schedules/s/run".into(), Some(&by)),
+        ("DELETE", after("/v1/schedules/s"), None),
+        ("PUT", after("/v1/entities/a:1"), None),
+        ("DELETE", after("/v1/entities/a:1"), None),
+        ("POST", format!("/v1/workflows/{flow}/steps/a/skip"), Some(&by)),
+        ("POST", format!("/v1/workflows/{flow}/rerun"), Some(&rerun)),
+        ("POST", "/v1/queues/mail/resume".into(), Some(&by)),
+    ] {
+        let answer = ops.ask(method, &path, body);
+        assert!(answer.status < 300, "{method} {path}: {}", answer.body);
+        let last = ops.ask("GET", "/v1/audit?limit=1", None).told(200)["entries"][0].clone();
+        assert_eq!(
+            (&last["actor"], &last["reason"]),
+            (&json!("ops for ada"), &json!("why")),
+            "{path}: {last}"
+        );
+    }
+    // Without tokens it is whoever says so.
+    let server = Server::start();
+    server.post("/v1/queues/mail/pause", &by);
+    server.post("/v1/queues/mail/resume", &json!({}));
+    let entries = list(&server.get("/v1/audit")["entries"]);
+    assert_eq!((&entries[1]["actor"], &entries[0]["actor"]), (&json!("ada"), &json!("anybody")));
 }
 
 #[test]

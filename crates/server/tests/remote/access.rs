@@ -468,17 +468,17 @@ fn what_is_done_is_done_by_the_token_and_written_down() {
         })
         .collect();
     let expected = [
-        format!("ops task.cancel {id}"),
-        format!("ops task.retry {id}"),
+        format!("ops for ada task.cancel {id}"),
+        format!("ops for grace task.retry {id}"),
         "ops queue.pause default/mail".into(),
         "ops entity.register a:1".into(),
         "ops schedule.set default/s".into(),
         "ops schedule.run default/s".into(),
         "ops schedule.remove default/s".into(),
-        "ops token.create ci".into(),
+        "ops for grace token.create ci".into(),
         "ops token.revoke ci".into(),
         "ops definition.apply f".into(),
-        format!("ops workflow.pause {flow}"),
+        format!("ops for grace workflow.pause {flow}"),
         "ops tasks.prune all".into(),
     ];
     assert_eq!(told, expected);

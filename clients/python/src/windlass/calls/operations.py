@@ -23,8 +23,8 @@ from ..types import (
 )
 
 
-def _at(where: str, namespace: Optional[str]) -> str:
-    return asking(where, {"namespace": namespace})
+def _at(where: str, namespace: Optional[str], reason: Optional[str] = None, actor: Optional[str] = None) -> str:
+    return asking(where, {"namespace": namespace, "reason": reason, "actor": actor})
 
 
 def queues(*, namespace: Optional[str] = None) -> Call[List[Queue]]:
@@ -32,14 +32,18 @@ def queues(*, namespace: Optional[str] = None) -> Call[List[Queue]]:
     return get(path("queues"), {"namespace": namespace}, lambda told: told["queues"])
 
 
-def pause_queue(name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None) -> Call[PausedQueue]:
+def pause_queue(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[PausedQueue]:
     """Let nothing more of a queue be claimed; what is running goes on."""
-    return send("POST", path("queues", name, "pause"), given(namespace=namespace, reason=reason))
+    return send("POST", path("queues", name, "pause"), given(namespace=namespace, reason=reason, actor=actor))
 
 
-def resume_queue(name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None) -> Call[PausedQueue]:
+def resume_queue(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[PausedQueue]:
     """Let a paused queue go on."""
-    return send("POST", path("queues", name, "resume"), given(namespace=namespace, reason=reason))
+    return send("POST", path("queues", name, "resume"), given(namespace=namespace, reason=reason, actor=actor))
 
 
 def schedules(*, namespace: Optional[str] = None) -> Call[List[Schedule]]:
@@ -62,32 +66,43 @@ def set_schedule(
     overlap: Optional[str] = None,
     paused: Optional[bool] = None,
     reason: Optional[str] = None,
+    actor: Optional[str] = None,
     namespace: Optional[str] = None,
 ) -> Call[Schedule]:
     """Make a schedule, or change the one of that name: when `cron` says, the task is submitted."""
-    body = given(cron=cron, task=task, zone=zone, missed=missed, overlap=overlap, paused=paused, reason=reason)
+    body = given(
+        cron=cron, task=task, zone=zone, missed=missed, overlap=overlap, paused=paused, reason=reason, actor=actor
+    )
     return send("PUT", _at(path("schedules", name), namespace), body)
 
 
-def remove_schedule(name: str, *, namespace: Optional[str] = None) -> Call[RemovedSchedule]:
+def remove_schedule(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[RemovedSchedule]:
     """Remove a schedule; tasks that it submitted stay."""
-    return Call("DELETE", _at(path("schedules", name), namespace), repeatable=False)
+    return Call("DELETE", _at(path("schedules", name), namespace, reason, actor), repeatable=False)
 
 
-def run_schedule(name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None) -> Call[SubmittedTask]:
+def run_schedule(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[SubmittedTask]:
     """Submit now what a schedule would submit."""
     where = _at(path("schedules", name, "run"), namespace)
-    return send("POST", where, given(reason=reason), repeatable=False)
+    return send("POST", where, given(reason=reason, actor=actor), repeatable=False)
 
 
-def pause_schedule(name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None) -> Call[Schedule]:
+def pause_schedule(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[Schedule]:
     """Let a schedule submit nothing."""
-    return send("POST", _at(path("schedules", name, "pause"), namespace), given(reason=reason))
+    return send("POST", _at(path("schedules", name, "pause"), namespace), given(reason=reason, actor=actor))
 
 
-def resume_schedule(name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None) -> Call[Schedule]:
+def resume_schedule(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[Schedule]:
     """Let a schedule go on."""
-    return send("POST", _at(path("schedules", name, "resume"), namespace), given(reason=reason))
+    return send("POST", _at(path("schedules", name, "resume"), namespace), given(reason=reason, actor=actor))
 
 
 def entity(name: str, *, namespace: Optional[str] = None) -> Call[Entity]:
@@ -95,14 +110,18 @@ def entity(name: str, *, namespace: Optional[str] = None) -> Call[Entity]:
     return get(path("entities", name), {"namespace": namespace})
 
 
-def register_entity(name: str, *, namespace: Optional[str] = None) -> Call[Entity]:
+def register_entity(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[Entity]:
     """Register an entity, for tasks that require one."""
-    return Call("PUT", _at(path("entities", name), namespace))
+    return Call("PUT", _at(path("entities", name), namespace, reason, actor))
 
 
-def forget_entity(name: str, *, namespace: Optional[str] = None) -> Call[Entity]:
+def forget_entity(
+    name: str, *, namespace: Optional[str] = None, reason: Optional[str] = None, actor: Optional[str] = None
+) -> Call[Entity]:
     """Forget an entity; its tasks stay."""
-    return Call("DELETE", _at(path("entities", name), namespace))
+    return Call("DELETE", _at(path("entities", name), namespace, reason, actor))
 
 
 def workers(*, namespace: Optional[str] = None) -> Call[List[Worker]]:

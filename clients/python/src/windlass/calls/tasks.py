@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, List, Optional, Sequence, Union, cast
 
 from .. import ids
-from ..call import Call, get, given, path, send
+from ..call import Call, asking, get, given, path, send
 from ..codec import moment
 from ..types import (
     Explanation,
@@ -186,6 +186,6 @@ def resolve(id: str, *, result: Any = None, reason: Optional[str] = None, actor:
     return send("POST", path("tasks", id, "resolve"), given(result=result, reason=reason, actor=actor))
 
 
-def delete(id: str) -> Call[Receipt]:
+def delete(id: str, *, reason: Optional[str] = None, actor: Optional[str] = None) -> Call[Receipt]:
     """Delete a task that is over, with its history and its key."""
-    return Call("DELETE", path("tasks", id), repeatable=False)
+    return Call("DELETE", asking(path("tasks", id), {"reason": reason, "actor": actor}), repeatable=False)

@@ -27,10 +27,15 @@ AT_REST = frozenset(["complete", "error", "cancelled", "resolved_manually", "blo
 
 
 def define(
-    name: str, definition: Union[str, Dict[str, Any]], *, namespace: Optional[str] = None
+    name: str,
+    definition: Union[str, Dict[str, Any]],
+    *,
+    namespace: Optional[str] = None,
+    reason: Optional[str] = None,
+    actor: Optional[str] = None,
 ) -> Call[AppliedDefinition]:
     """Keep a definition: text in YAML or JSON, or a dictionary. The same content gives the same version."""
-    where = asking(path("definitions", name), {"namespace": namespace})
+    where = asking(path("definitions", name), {"namespace": namespace, "reason": reason, "actor": actor})
     if isinstance(definition, str):
         return Call("PUT", where, definition.encode(), content_type="application/yaml")
     return Call("PUT", where, encode(definition))

@@ -39,6 +39,7 @@ class _NewSchedule(TypedDict):
 class NewSchedule(_NewSchedule, total=False):
     """A schedule to make, or to change."""
 
+    actor: Optional[str]
     missed: Optional[str]
     overlap: Optional[str]
     paused: bool

@@ -65,17 +65,30 @@ struct NamespaceQuery {
     namespace: Option<String>,
 }
 
+/// Whose definition, who keeps it, and why: the body is the definition itself.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ApplyQuery {
+    /// `default` unless said
+    namespace: Option<String>,
+    /// Why, for the audit
+    reason: Option<String>,
+    /// On whose behalf, for the audit
+    actor: Option<String>,
+}
+
 /// Keep a definition
 ///
 /// The body is the definition itself, in YAML or JSON. The same content gives the same version.
-#[utoipa::path(put, path = "/v1/definitions/{name}", tag = "definitions", params(("name" = String, Path), NamespaceQuery),
+#[utoipa::path(put, path = "/v1/definitions/{name}", tag = "definitions", params(("name" = String, Path), ApplyQuery),
     request_body(content((serde_json::Value = "application/json"), (String = "application/yaml"))),
     responses((status = 200, description = "Kept", body = AppliedJson)))]
 async fn apply(
     Shared(app): Shared<App>,
     caller: Caller,
     InPath(name): InPath<String>,
-    Query(query): Query<NamespaceQuery>,
+    Query(query): Query<ApplyQuery>,
     Document(text): Document,
 ) -> Answered<Json<AppliedJson>> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
@@ -89,7 +102,8 @@ async fn apply(
     }
     // The newest of a name is what others start, whatever queues it has.
     caller.may(&app, About::Everything).await?;
-    caller.audit(&app, "definition.apply", &name, None).await?;
+    let by = caller.by(query.actor.as_deref(), query.reason);
+    caller.audit(&app, "definition.apply", &name, &by).await?;
     let name = definition.name.clone();
     Ok(Json(AppliedJson::of(&name, client.define(definition).await?)))
 }

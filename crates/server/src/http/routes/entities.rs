@@ -43,6 +43,19 @@ struct NamespaceQuery {
     namespace: Option<String>,
 }
 
+/// Whose, who registers or forgets it, and why.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ChangeQuery {
+    /// `default` unless said
+    namespace: Option<String>,
+    /// Why, for the audit
+    reason: Option<String>,
+    /// On whose behalf, for the audit
+    actor: Option<String>,
+}
+
 /// Registered entities, by name.
 #[derive(Serialize, ToSchema, Debug)]
 #[schema(as = EntityList)]
@@ -98,25 +111,25 @@ async fn get(
 }
 
 /// Register an entity
-#[utoipa::path(put, path = "/v1/entities/{entity}", tag = "entities", params(("entity" = String, Path), NamespaceQuery),
+#[utoipa::path(put, path = "/v1/entities/{entity}", tag = "entities", params(("entity" = String, Path), ChangeQuery),
     responses((status = 200, description = "It is registered", body = EntityJson)))]
 async fn register(
     Shared(app): Shared<App>,
     caller: Caller,
     InPath(entity): InPath<Entity>,
-    Query(query): Query<NamespaceQuery>,
+    Query(query): Query<ChangeQuery>,
 ) -> Answered<Json<EntityJson>> {
     set(&app, &caller, &entity, query, true).await
 }
 
 /// Forget an entity; its tasks stay
-#[utoipa::path(delete, path = "/v1/entities/{entity}", tag = "entities", params(("entity" = String, Path), NamespaceQuery),
+#[utoipa::path(delete, path = "/v1/entities/{entity}", tag = "entities", params(("entity" = String, Path), ChangeQuery),
     responses((status = 200, description = "It is not registered", body = EntityJson)))]
 async fn forget(
     Shared(app): Shared<App>,
     caller: Caller,
     InPath(entity): InPath<Entity>,
-    Query(query): Query<NamespaceQuery>,
+    Query(query): Query<ChangeQuery>,
 ) -> Answered<Json<EntityJson>> {
     set(&app, &caller, &entity, query, false).await
 }
@@ -125,13 +138,14 @@ async fn set(
     app: &App,
     caller: &Caller,
     entity: &Entity,
-    query: NamespaceQuery,
+    query: ChangeQuery,
     known: bool,
 ) -> Answered<Json<EntityJson>> {
     caller.may(app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let action = if known { "entity.register" } else { "entity.forget" };
-    caller.audit(app, action, entity.as_str(), None).await?;
+    let by = caller.by(query.actor.as_deref(), query.reason);
+    caller.audit(app, action, entity.as_str(), &by).await?;
     let changed = match known {
         true => client.register_entity(entity.as_str()).await?,
         false => client.forget_entity(entity.as_str()).await?,

@@ -62,6 +62,8 @@ struct PauseJson {
     namespace: Option<String>,
     /// Why, for the audit.
     reason: Option<String>,
+    /// On whose behalf, for the audit.
+    actor: Option<String>,
 }
 
 async fn set(
@@ -76,7 +78,7 @@ async fn set(
     caller.check_queue(&queue)?;
     let (action, subject) =
         (if paused { "queue.pause" } else { "queue.resume" }, format!("{namespace}/{queue}"));
-    caller.audit(app, action, &subject, body.reason.as_deref()).await?;
+    caller.audit(app, action, &subject, &caller.by(body.actor.as_deref(), body.reason)).await?;
     app.client(Some(&namespace))?.pause(&queue, paused).await?;
     Ok(Json(PausedJson { namespace: namespace.to_string(), queue: queue.to_string(), paused }))
 }

@@ -115,6 +115,8 @@ struct NewScheduleJson {
     task: NewTaskJson,
     /// Why, for the audit.
     reason: Option<String>,
+    /// On whose behalf, for the audit.
+    actor: Option<String>,
 }
 
 /// What makes a task one that is submitted once.
@@ -158,8 +160,22 @@ async fn set(
     if body.paused {
         schedule = schedule.paused(true);
     }
-    caller.audit(&app, "schedule.set", &format!("{namespace}/{name}"), body.reason.as_deref()).await?;
+    let by = caller.by(body.actor.as_deref(), body.reason);
+    caller.audit(&app, "schedule.set", &format!("{namespace}/{name}"), &by).await?;
     show(&client, schedule.await?).await
+}
+
+/// Whose, who removes it, and why.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct RemoveQuery {
+    /// `default` unless said
+    namespace: Option<String>,
+    /// Why, for the audit
+    reason: Option<String>,
+    /// On whose behalf, for the audit
+    actor: Option<String>,
 }
 
 /// A schedule that was removed.
@@ -172,18 +188,19 @@ struct RemovedJson {
 }
 
 /// Remove a schedule; tasks that it submitted stay
-#[utoipa::path(delete, path = "/v1/schedules/{name}", tag = "schedules", params(("name" = String, Path), NamespaceQuery),
+#[utoipa::path(delete, path = "/v1/schedules/{name}", tag = "schedules", params(("name" = String, Path), RemoveQuery),
     responses((status = 200, description = "Removed", body = RemovedJson)))]
 async fn remove(
     Shared(app): Shared<App>,
     caller: Caller,
     InPath(name): InPath<String>,
-    Query(query): Query<NamespaceQuery>,
+    Query(query): Query<RemoveQuery>,
 ) -> Answered<Json<RemovedJson>> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let namespace = Name::namespace(query.namespace.as_deref().unwrap_or("default"))?;
     caller.may(&app, About::Schedule { namespace: &namespace, name: &name }).await?;
-    caller.audit(&app, "schedule.remove", &format!("{namespace}/{name}"), None).await?;
+    let by = caller.by(query.actor.as_deref(), query.reason);
+    caller.audit(&app, "schedule.remove", &format!("{namespace}/{name}"), &by).await?;
     if !client.remove_schedule(&name).await.map_err(query_problem)? {
         return Err(Rejected::UnknownSchedule { name }.into());
     }
@@ -194,14 +211,14 @@ async fn pause_or_resume(
     app: &App,
     caller: &Caller,
     (name, query): (&str, &NamespaceQuery),
-    by: &ByJson,
+    ByJson { reason, actor }: ByJson,
     paused: bool,
 ) -> Answered<Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let schedule = find(caller, &client, name).await?;
     let action = if paused { "schedule.pause" } else { "schedule.resume" };
     let subject = format!("{}/{name}", schedule.namespace);
-    caller.audit(app, action, &subject, by.reason.as_deref()).await?;
+    caller.audit(app, action, &subject, &caller.by(actor.as_deref(), reason)).await?;
     let schedule = client.pause_schedule(name, paused).await?;
     show(&client, schedule).await
 }
@@ -216,7 +233,7 @@ async fn pause(
     Query(query): Query<NamespaceQuery>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    pause_or_resume(&app, &caller, (&name, &query), &by, true).await
+    pause_or_resume(&app, &caller, (&name, &query), by, true).await
 }
 
 /// Let a schedule go on
@@ -229,7 +246,7 @@ async fn resume(
     Query(query): Query<NamespaceQuery>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    pause_or_resume(&app, &caller, (&name, &query), &by, false).await
+    pause_or_resume(&app, &caller, (&name, &query), by, false).await
 }
 
 /// Submit now what a schedule would submit
@@ -240,12 +257,12 @@ async fn run(
     caller: Caller,
     InPath(name): InPath<String>,
     Query(query): Query<NamespaceQuery>,
-    OptionalBody(by): OptionalBody<ByJson>,
+    OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<(StatusCode, Json<SubmittedJson>)> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let schedule = find(&caller, &client, &name).await?;
     let subject = format!("{}/{name}", schedule.namespace);
-    caller.audit(&app, "schedule.run", &subject, by.reason.as_deref()).await?;
+    caller.audit(&app, "schedule.run", &subject, &caller.by(actor.as_deref(), reason)).await?;
     let submitted = client.run_schedule(&name).await?;
     Ok((StatusCode::CREATED, Json(SubmittedJson::of(&submitted))))
 }

@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::{
-    Command, Cursor, Entity, Error, Filter, Invalid, Name, NewTask, OnConflict, Page, Record, Rejected,
+    By, Command, Cursor, Entity, Error, Filter, Invalid, Name, NewTask, OnConflict, Page, Record, Rejected,
     Submitted, Task, TaskId, WorkflowId, limits,
 };
 
@@ -407,11 +407,11 @@ async fn operate(
     app: &App,
     caller: &Caller,
     id: TaskId,
-    reason: Option<&str>,
+    by: &By,
     command: Command,
 ) -> Answered<Json<ReceiptJson>> {
     caller.may(app, About::Task(id)).await?;
-    caller.audit(app, &format!("task.{}", super::verb(&command)), &id.to_string(), reason).await?;
+    caller.audit(app, &format!("task.{}", super::verb(&command)), &id.to_string(), by).await?;
     let receipt = app.fold.apply(vec![command]).await?.remove(0)?;
     Ok(Json(ReceiptJson::of(&receipt)))
 }
@@ -425,8 +425,8 @@ async fn cancel(
     InPath(id): InPath<TaskId>,
     OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason.clone());
-    operate(&app, &caller, id, reason.as_deref(), Command::Cancel { task: id, by }).await
+    let by = caller.by(actor.as_deref(), reason);
+    operate(&app, &caller, id, &by.clone(), Command::Cancel { task: id, by }).await
 }
 
 /// Let a task run now: a failed, dead or cancelled one again, a waiting one without its delay
@@ -438,8 +438,8 @@ async fn retry(
     InPath(id): InPath<TaskId>,
     OptionalBody(RetryJson { reason, actor, force }): OptionalBody<RetryJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason.clone());
-    operate(&app, &caller, id, reason.as_deref(), Command::Retry { task: id, force, by }).await
+    let by = caller.by(actor.as_deref(), reason);
+    operate(&app, &caller, id, &by.clone(), Command::Retry { task: id, force, by }).await
 }
 
 /// Settle a task by hand
@@ -452,17 +452,30 @@ async fn resolve(
     OptionalBody(body): OptionalBody<ResolveJson>,
 ) -> Answered<Json<ReceiptJson>> {
     let (result, reason) = (body.result()?, body.reason);
-    let by = caller.by(body.actor.as_deref(), reason.clone());
-    operate(&app, &caller, id, reason.as_deref(), Command::Resolve { task: id, result, by }).await
+    let by = caller.by(body.actor.as_deref(), reason);
+    operate(&app, &caller, id, &by.clone(), Command::Resolve { task: id, result, by }).await
+}
+
+/// Who intervenes, and why, where there is no body to say it.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ByQuery {
+    /// Why, for the audit
+    reason: Option<String>,
+    /// On whose behalf, for the audit
+    actor: Option<String>,
 }
 
 /// Delete a task that is over, with its history and its key
-#[utoipa::path(delete, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = uuid::Uuid, Path)),
+#[utoipa::path(delete, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = uuid::Uuid, Path), ByQuery),
     responses((status = 200, description = "Where it was", body = ReceiptJson)))]
 async fn delete(
     Shared(app): Shared<App>,
     caller: Caller,
     InPath(id): InPath<TaskId>,
+    Query(ByQuery { reason, actor }): Query<ByQuery>,
 ) -> Answered<Json<ReceiptJson>> {
-    operate(&app, &caller, id, None, Command::Delete { task: id }).await
+    let by = caller.by(actor.as_deref(), reason);
+    operate(&app, &caller, id, &by, Command::Delete { task: id }).await
 }

@@ -10,8 +10,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::{
-    Command, Inspection, Invalid, Name, ReadyWorkflow, Receipt, Rejected, Source, StartWorkflow, Steering,
-    WorkflowFilter, WorkflowId,
+    By, Command, Inspection, Invalid, Name, ReadyWorkflow, Receipt, Rejected, Source, StartWorkflow,
+    Steering, WorkflowFilter, WorkflowId,
 };
 
 use super::super::extract::{BothInPath, InPath, JsonBody, OptionalBody, Query};
@@ -422,8 +422,8 @@ async fn steer(
     ByJson { reason, actor }: ByJson,
 ) -> Answered<Response> {
     caller.may(app, About::Everything).await?;
-    caller.audit(app, &format!("workflow.{verb}"), &id.to_string(), reason.as_deref()).await?;
     let by = caller.by(actor.as_deref(), reason);
+    caller.audit(app, &format!("workflow.{verb}"), &id.to_string(), &by).await?;
     let workflow = app.client(None)?.steer(id, steering, by).await?;
     Ok(answer(&WorkflowJson::of(&workflow)))
 }
@@ -509,8 +509,9 @@ async fn rerun(
     JsonBody(RerunJson { from, reason, actor }): JsonBody<RerunJson>,
 ) -> Answered<(StatusCode, Json<StartedJson>)> {
     caller.may(&app, About::Everything).await?;
-    caller.audit(&app, "workflow.rerun", &id.to_string(), reason.as_deref()).await?;
-    let started = app.client(None)?.rerun(id, &from, caller.by(actor.as_deref(), reason)).await?;
+    let by = caller.by(actor.as_deref(), reason);
+    caller.audit(&app, "workflow.rerun", &id.to_string(), &by).await?;
+    let started = app.client(None)?.rerun(id, &from, by).await?;
     Ok((StatusCode::CREATED, Json(StartedJson::of(&started))))
 }
 
@@ -519,13 +520,13 @@ async fn operate(
     app: &App,
     caller: &Caller,
     (id, step): (WorkflowId, &str),
-    reason: Option<&str>,
+    by: &By,
     command: impl FnOnce(windlass::TaskId) -> Command,
 ) -> Answered<Json<ReceiptJson>> {
     let client = app.client(None)?;
     let command = command(client.step(id, step).await.map_err(step_problem)?);
     caller.may(app, About::Task(command.task())).await?;
-    caller.audit(app, &format!("step.{}", super::verb(&command)), &format!("{id}/{step}"), reason).await?;
+    caller.audit(app, &format!("step.{}", super::verb(&command)), &format!("{id}/{step}"), by).await?;
     let receipt: Receipt = app.fold.apply(vec![command]).await?.remove(0)?;
     Ok(Json(ReceiptJson::of(&receipt)))
 }
@@ -540,8 +541,8 @@ async fn cancel_step(
     BothInPath(id, step): BothInPath<WorkflowId, String>,
     OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason.clone());
-    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Cancel { task, by }).await
+    let by = caller.by(actor.as_deref(), reason);
+    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Cancel { task, by }).await
 }
 
 /// Let a step run now: a failed or cancelled one again, a waiting one without its delay
@@ -554,8 +555,8 @@ async fn retry_step(
     BothInPath(id, step): BothInPath<WorkflowId, String>,
     OptionalBody(RetryJson { reason, actor, force }): OptionalBody<RetryJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason.clone());
-    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Retry { task, force, by }).await
+    let by = caller.by(actor.as_deref(), reason);
+    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Retry { task, force, by }).await
 }
 
 /// Settle a step by hand, with what it would have returned
@@ -569,8 +570,8 @@ async fn resolve_step(
     OptionalBody(body): OptionalBody<ResolveJson>,
 ) -> Answered<Json<ReceiptJson>> {
     let (result, reason) = (body.result()?, body.reason);
-    let by = caller.by(body.actor.as_deref(), reason.clone());
-    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Resolve { task, result, by }).await
+    let by = caller.by(body.actor.as_deref(), reason);
+    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Resolve { task, result, by }).await
 }
 
 /// Decide that a step is not needed; what needs it is skipped too
@@ -583,6 +584,6 @@ async fn skip_step(
     BothInPath(id, step): BothInPath<WorkflowId, String>,
     OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason.clone());
-    operate(&app, &caller, (id, &step), reason.as_deref(), |task| Command::Skip { task, by }).await
+    let by = caller.by(actor.as_deref(), reason);
+    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Skip { task, by }).await
 }

@@ -51,45 +51,40 @@ fn by_of(command: &mut Command) -> Option<&mut By> {
     }
 }
 
-/// Something that an operator does: what, to what, and why.
-type Deed = (String, String, Option<String>);
+/// Something that an operator does: what, to what, by whom and why. Who is not said in the call is the caller.
+type Deed = (String, String, By);
 
 /// Writes down what an operator asks for. What cannot be written down is not done.
 pub(super) async fn write_down(app: &App, caller: &Caller, call: &Call) -> Answered<()> {
     let deeds = deeds(call);
-    let written =
-        deeds.iter().map(|(action, subject, reason)| caller.audit(app, action, subject, reason.as_deref()));
+    let written = deeds.iter().map(|(action, subject, by)| caller.audit(app, action, subject, by));
     try_join_all(written).await.map(drop)
 }
 
 fn deeds(call: &Call) -> Vec<Deed> {
-    let one = |action: &str, subject: String, reason: Option<&String>| {
-        vec![(action.to_owned(), subject, reason.cloned())]
-    };
+    let by = |action: &str, subject: String, by: By| vec![(action.to_owned(), subject, by)];
+    let one = |action: &str, subject: String| by(action, subject, By::default());
+    let of = |actor: &Option<String>| By { actor: actor.clone(), note: None };
     match call {
         Call::Turn { turn } => turn.commands.iter().filter_map(of_command).collect(),
         Call::Pause { namespace, queue, paused } => {
             let action = if *paused { "queue.pause" } else { "queue.resume" };
-            one(action, format!("{namespace}/{queue}"), None)
+            one(action, format!("{namespace}/{queue}"))
         }
         Call::SetEntity { entity, known, .. } => {
-            one(if *known { "entity.register" } else { "entity.forget" }, entity.to_string(), None)
+            one(if *known { "entity.register" } else { "entity.forget" }, entity.to_string())
         }
         Call::SetSchedule { schedule } => {
-            one("schedule.set", format!("{}/{}", schedule.namespace, schedule.name), None)
+            one("schedule.set", format!("{}/{}", schedule.namespace, schedule.name))
         }
-        Call::RemoveSchedule { namespace, name } => {
-            one("schedule.remove", format!("{namespace}/{name}"), None)
-        }
-        Call::Fire { firing, .. } => {
-            one("schedule.run", format!("{}/{}", firing.namespace, firing.name), None)
-        }
-        Call::Define { definition, .. } => one("definition.apply", definition.name.to_string(), None),
+        Call::RemoveSchedule { namespace, name } => one("schedule.remove", format!("{namespace}/{name}")),
+        Call::Fire { firing, .. } => one("schedule.run", format!("{}/{}", firing.namespace, firing.name)),
+        Call::Define { definition, .. } => one("definition.apply", definition.name.to_string()),
         Call::Start { workflow } => match workflow.origin {
-            Some(origin) => one("workflow.rerun", origin.to_string(), None),
+            Some(origin) => by("workflow.rerun", origin.to_string(), of(&workflow.actor)),
             None => Vec::new(),
         },
-        Call::Steer { workflow, steering, by } => {
+        Call::Steer { workflow, steering, by: acts } => {
             let action = match steering {
                 Steering::Cancel => "workflow.cancel",
                 Steering::Pause => "workflow.pause",
@@ -98,12 +93,12 @@ fn deeds(call: &Call) -> Vec<Deed> {
                 Steering::GiveUp => "workflow.give_up",
                 Steering::Move { .. } => "workflow.move",
             };
-            one(action, workflow.to_string(), by.note.as_ref())
+            by(action, workflow.to_string(), acts.clone())
         }
-        Call::Prune { .. } => one("tasks.prune", "all".into(), None),
-        Call::Reconcile { .. } => one("tasks.reconcile", "all".into(), None),
-        Call::PutAccessToken { token } => one("token.create", token.name.to_string(), None),
-        Call::RevokeAccessToken { name } => one("token.revoke", name.to_string(), None),
+        Call::Prune { .. } => one("tasks.prune", "all".into()),
+        Call::Reconcile { .. } => one("tasks.reconcile", "all".into()),
+        Call::PutAccessToken { token } => by("token.create", token.name.to_string(), of(&token.created_by)),
+        Call::RevokeAccessToken { name } => one("token.revoke", name.to_string()),
         // Who looks, submits or works is no operator, and who writes something down has.
         Call::Hello {}
         | Call::Watch { .. }
@@ -144,20 +139,20 @@ fn deeds(call: &Call) -> Vec<Deed> {
 }
 
 fn of_command(command: &Command) -> Option<Deed> {
-    let note = match command {
+    let by = match command {
         Command::Cancel { by, .. }
         | Command::Retry { by, .. }
         | Command::Resolve { by, .. }
-        | Command::Skip { by, .. } => by.note.clone(),
+        | Command::Skip { by, .. } => by.clone(),
         Command::Postpone { .. }
         | Command::Promote { .. }
         | Command::Expire { .. }
-        | Command::Delete { .. } => None,
+        | Command::Delete { .. } => By::default(),
         Command::Claim { .. }
         | Command::Start { .. }
         | Command::Report { .. }
         | Command::Finish { .. }
         | Command::Release { .. } => return None,
     };
-    Some((format!("task.{}", verb(command)), command.task().to_string(), note))
+    Some((format!("task.{}", verb(command)), command.task().to_string(), by))
 }
