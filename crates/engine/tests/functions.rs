@@ -195,7 +195,7 @@ async fn retries_have_boundaries() {
         assert_eq!(row.backoff, Some(Duration::from_secs(3600)));
         assert_eq!(row.next_retry_at.unwrap().since(row.last_failure_at.unwrap()), Duration::from_secs(3600));
         // An operator does not wait. What the row does not tell any more, the history does.
-        hand.client.retry(three.step(0), false, windlass::By::default()).await.unwrap();
+        hand.client.retry(three.step(0), false, By::default()).await.unwrap();
         let again = hand.status(three).await.remove(0);
         assert_eq!((again.state, again.last_failure_at), (StepState::Pending, row.last_failure_at));
         assert!(again.ready_for_execution && again.backoff.is_none());
@@ -288,7 +288,7 @@ async fn cycles_are_found_before_they_are_made() {
         let told: Vec<_> =
             before.iter().map(|one| (&*one.name, one.distance, one.result.is_some())).collect();
         assert_eq!(told, [("b", 1, false), ("a", 2, true)]);
-        hand.client.steer(id, Steering::Cancel, windlass::By::default()).await.unwrap();
+        hand.client.steer(id, Steering::Cancel, By::default()).await.unwrap();
     })
     .await;
 }
@@ -317,7 +317,7 @@ async fn the_whole_is_counted() {
         assert_eq!((health.steps(StepState::Enqueued), health.steps(StepState::Pending)), (2, 1));
         hand.report(&held[0], completed()).await;
         hand.report(&held[1], failed(false, None)).await;
-        hand.client.steer(second, Steering::GiveUp, windlass::By::default()).await.unwrap();
+        hand.client.steer(second, Steering::GiveUp, By::default()).await.unwrap();
         hand.work(completed()).await;
         let health = functions.health().counts().await.unwrap();
         assert_eq!((health.total_workflows(), health.total_steps(), health.active_workflows()), (2, 3, 0));

@@ -144,7 +144,7 @@ async fn let_in(app: &App, request: Request, next: Next) -> Result<Response, Pro
         if is_open {
             return Ok((Caller::anybody(), Bytes::new(), Share::default()));
         }
-        let caller = who(app, &head.headers).await?;
+        let caller = who(app, &route, &head.headers).await?;
         let (bytes, share) = app.guard.bodies.read(&mut body, &app.limits).await?;
         Ok((caller, bytes, share))
     };
@@ -168,7 +168,7 @@ async fn let_in(app: &App, request: Request, next: Next) -> Result<Response, Pro
 }
 
 /// Who calls.
-async fn who(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+async fn who(app: &App, route: &str, headers: &HeaderMap) -> Result<Caller, Problem> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let caller = app.guard.tokens.recognise(text(header::AUTHORIZATION), app.limits.open).await?;
     if caller.is_anybody() && !text(header::HOST).is_none_or(is_here) {

@@ -363,7 +363,7 @@ impl Scene {
             (Closed, Call::Steer { workflow: self.workflow, steering: Steering::Pause, by: by() }),
             (Closed, Call::Workflows { filter: WorkflowFilter::default(), page: Page::default() }),
             (Closed, Call::WorkflowCounts {}),
-            (Closed, Call::ReadyWorkflows { limit: 1 }),
+            (Closed, Call::ReadyWorkflows { namespace: None, name: None, limit: 1 }),
             (Closed, Call::Activity { since: Timestamp::MIN }),
             (Closed, Call::Executions { wanted: executions }),
             (Closed, Call::Reconcile { after: None, limit: 1 }),
