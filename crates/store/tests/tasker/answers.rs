@@ -577,7 +577,8 @@ pub(crate) async fn slowest(world: &World, since: Option<Timestamp>) {
     let from = since.map_or(i64::MIN, Timestamp::as_micros);
     let since = since.map_or("NULL".into(), moment);
     let every = |_: &Workflow| true;
-    let filters: [(&str, &dyn Fn(&Workflow) -> bool); 8] = [
+    type Wanted<'a> = (&'a str, &'a dyn Fn(&Workflow) -> bool);
+    let filters: [Wanted<'_>; 8] = [
         ("", &every),
         (", namespace_filter => 'default'", &|workflow| *workflow.namespace == *"default"),
         (", namespace_filter => 'tenant'", &|workflow| *workflow.namespace == *"tenant"),
