@@ -597,6 +597,8 @@ async fn a_long_wait_is_not_stale() {
     };
     clock.advance(HOUR * 2 / 5);
     assert_eq!(stale().await, [(id, "warning", HOUR * 2 / 5)], "nobody claims it");
+    // It was silent for as long.
+    hand.windlass.store().register(NewWorker::new(hand.worker.clone())).await.unwrap();
     hand.work(failed(true, None)).await;
     for _ in 0..4 {
         assert_eq!(stale().await, [], "it waits, as it should");
