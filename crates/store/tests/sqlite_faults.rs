@@ -170,7 +170,8 @@ fn looking_at_the_migrations_applies_none() {
 
 /// How many migrations there are.
 fn known() -> usize {
-    migrations(&file(&place())).unwrap().len()
+    let directory = place();
+    migrations(file(&directory)).unwrap().len()
 }
 
 /// I21: migrations lose and double nothing, however many open a fresh file at once.
