@@ -128,18 +128,19 @@ impl Tokens {
     pub(super) async fn recognise(&self, authorization: Option<&str>, open: bool) -> Answered<Caller> {
         let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
         let mut read = self.read(HOLDS).await?;
+        let given =
+            authorization.map(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
+        let sent = given.flatten().and_then(|text| Sent::read(text.trim()));
         if read.tokens.is_empty() && open {
             // Who has a token knows of one: the first may have been made just now. All who ask at once are one question to the store.
-            if authorization.is_some() {
+            if sent.is_some() {
                 read = self.read(Duration::ZERO).await?;
             }
             if read.tokens.is_empty() {
                 return Ok(Caller::anybody());
             }
         }
-        let given = authorization.ok_or_else(|| unknown("send a token as `Authorization: Bearer …`"))?;
-        let given = given.strip_prefix("Bearer ").or_else(|| given.strip_prefix("bearer "));
-        let sent = given.and_then(|text| Sent::read(text.trim()));
+        given.ok_or_else(|| unknown("send a token as `Authorization: Bearer …`"))?;
         let sent = sent.ok_or_else(|| unknown("what was sent is not a token of Windlass"))?;
         if !read.tokens.contains_key(sent.id) {
             // It may have been made just now.
@@ -334,6 +335,16 @@ mod tests {
             assert!(tokens.recognise(Some("Bearer x"), true).await.is_ok());
         }
         assert_eq!(moody.asked(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_token_is_known_at_once() {
+        let (store, fresh) = (Arc::new(MemoryStore::default()), Fresh::make().unwrap());
+        let tokens = Tokens::new(store.clone());
+        assert!(tokens.recognise(None, true).await.unwrap().is_anybody());
+        store.put_access_token(token("first", &fresh)).await.unwrap();
+        let sent = format!("Bearer {}", fresh.text);
+        assert!(!tokens.recognise(Some(&sent), true).await.unwrap().is_anybody());
     }
 
     #[tokio::test(start_paused = true)]
