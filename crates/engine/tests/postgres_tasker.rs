@@ -148,3 +148,39 @@ steps:
     assert_eq!(client.get(id.step(0)).await.unwrap().unwrap().task.status.attempt, 2);
     check(&windlass).await;
 }
+
+/// Every pair of steps, of two workflows, and of what is not there: whether an edge would close a cycle is the same in Rust and in SQL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cycle_in_sql_is_one_in_rust() {
+    let server = block_in_place(shared);
+    let windlass = open(server, "cycles").await;
+    let client = windlass.client();
+    let text = "
+name: diamond
+steps:
+  a: { task: quick }
+  b: { task: quick, needs: a }
+  c: { task: quick, needs: a }
+  d: { task: quick, needs: [b, c] }
+";
+    let mut tasks = vec![windlass::task_id()];
+    for _ in 0..2 {
+        let id = client.start_ad_hoc(definition(text)).input(&json!({})).await.unwrap().id;
+        tasks.extend((0..5).map(|step| id.step(step)));
+        tasks.extend([windlass::TaskId::from_bytes(*id.as_bytes()), *id.items(3).start()]);
+    }
+    let (mut calls, mut expected) = (Vec::new(), String::new());
+    for from in &tasks {
+        for to in &tasks {
+            calls.push(format!("('{from}'::uuid, '{to}'::uuid, {})", calls.len()));
+            let closes = client.functions().graph().would_be_a_cycle(*from, *to).await.unwrap();
+            expected.push(if closes { 't' } else { 'f' });
+        }
+    }
+    let sql = format!(
+        "SELECT string_agg(left(cycles_tasker.detect_cycle(a, b)::text, 1), '' ORDER BY n) FROM (VALUES {}) AS pairs (a, b, n)",
+        calls.join(", ")
+    );
+    assert_eq!(block_in_place(|| server.sql(&sql)).unwrap(), expected);
+    assert_eq!(expected.matches('t').count(), 2 * 9, "four with themselves, and five that come after");
+}
