@@ -6,6 +6,7 @@
 
 mod access;
 mod board;
+mod claims;
 mod clock;
 mod connect;
 mod doorbell;

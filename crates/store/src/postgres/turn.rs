@@ -12,13 +12,13 @@ use windlass_core::{
 
 use super::Inner;
 use super::board::{Board, Past, Row, Sent, lane_of};
+use super::claims::Dealt;
 use super::failure::Failure;
-use super::floor::Began;
-use super::row::{self, AFTER_TASK, signed, uuid};
+use super::row::{self, AFTER_TASK, uuid};
 use super::tx::{Answer, Args, Tx, args};
 use super::workflow_row::{self, Locked, wide};
 use crate::error::Result;
-use crate::request::{Claim, Claimed, Receipt, Rings, Turn, Turned};
+use crate::request::{Receipt, Rings, Turn, Turned};
 
 /// The answers to several turns, and what is to be rung when they are durable.
 pub(super) type Answered = (Vec<Turned>, Rings);
@@ -201,10 +201,11 @@ impl Tx {
         board: &Board,
         sent: &Sent,
     ) -> Result<Answered, Failure> {
-        let began = self.send_claims(turns).await;
+        let claims = self.send_claims(turns).await;
         let mut answers = self.commit().await?.into_iter();
         let written: Vec<Answer> = answers.by_ref().take(sent.statements).collect();
-        self.answered(turns, &began, receipts, board, &places(sent, &written)?, answers)
+        let dealt = self.deal(turns, &claims, answers)?;
+        Ok(self.answered(receipts, board, &places(sent, &written)?, dealt))
     }
 
     /// Locks and loads what commands are about and the board does not have, and the steps that they are likely to concern, in one round
@@ -379,94 +380,23 @@ impl Tx {
         Ok(())
     }
 
-    /// Sends the claims of turns. Says where each begins.
-    async fn send_claims(&mut self, turns: &[Turn]) -> Vec<Began> {
-        let mut began = Vec::with_capacity(turns.len());
-        for claim in turns.iter().filter_map(|turn| turn.claim.as_ref()) {
-            began.push(self.send_claim(claim).await);
-        }
-        began
-    }
-
-    async fn send_claim(&mut self, claim: &Claim) -> Began {
-        let began = self.inner.floors.begin(claim);
-        let (worker, now) = (claim.worker.as_str().to_owned(), self.inner.clock.given());
-        self.send(|sql| &sql.alive, args![worker.clone() => TEXT, now => TIMESTAMPTZ]).await;
-        let names = |names: &[Name]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut values = args![
-            worker => TEXT,
-            claim.namespace.to_string() => TEXT,
-            names(&claim.queues) => TEXT_ARRAY,
-            names(&claim.kinds) => TEXT_ARRAY,
-            signed(claim.limit) => INT8,
-            now => TIMESTAMPTZ,
-        ];
-        values.extend(began.args());
-        let one = claim.queues.len() == 1 && claim.kinds.len() == 1;
-        self.send(if one { |sql| &sql.claim_one } else { |sql| &sql.claim }, values).await;
-        began
-    }
-
     /// What the turns are answered, now that all of it is durable.
     fn answered(
         &self,
-        turns: &[Turn],
-        began: &[Began],
         receipts: Vec<Receipts>,
         board: &Board,
         places: &HashMap<i64, String>,
-        mut answers: impl Iterator<Item = Answer>,
-    ) -> Result<Answered, Failure> {
+        dealt: Dealt,
+    ) -> Answered {
         self.inner.floors.open(&board.opened);
-        let (mut turned, mut taken) = (Vec::with_capacity(turns.len()), Vec::new());
-        let mut began = began.iter();
-        for (turn, receipts) in turns.iter().zip(receipts) {
-            let Some(claim) = &turn.claim else {
-                turned.push(Turned { receipts, claimed: Ok(Vec::new()) });
-                continue;
-            };
-            let (alive, claimed) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
-            let alive = alive.rows.first().ok_or(Failure::Moved)?;
-            self.inner.clock.hear(row::time(alive, 0)?);
-            let before = taken.len();
-            let claimed = if row::get(alive, 1)? {
-                Ok(self.claimed(&claimed, &mut taken))
-            } else {
-                Err(Rejected::InvalidWorker { worker: claim.worker.clone() })
-            };
-            if let Some(began) = began.next() {
-                self.inner.floors.end(claim, began, &taken[before..]);
-            }
-            turned.push(Turned { receipts, claimed });
-        }
-        self.inner.remember(board, places, &taken);
+        self.inner.remember(board, places, &dealt.taken);
         // What was claimed as soon as it could be, nobody need come for.
         let is_new = |row: &&Row| board.get(row.task.id).is_some_and(Row::is_opened);
         let mut rings = board.rings;
-        rings.claimable = rings.claimable.saturating_sub(taken.iter().filter(is_new).count() as u64);
-        Ok((turned, rings))
-    }
-
-    /// The claimed tasks of one turn. One that cannot be read holds up only itself: its lease lasts as long as the worker.
-    fn claimed(&self, answer: &Answer, taken: &mut Vec<Row>) -> Vec<Claimed> {
-        let decode = |row: &tokio_postgres::Row| -> Result<(Row, Claimed), row::Foreign> {
-            let (seq, task) = row::task(row)?;
-            let payload = row::json(row, AFTER_TASK + 4)?.unwrap_or_default();
-            let details = row::json(row, AFTER_TASK + 5)?;
-            let held = found(row, seq, task.clone())?;
-            Ok((held, Claimed { task, payload, details }))
-        };
-        let mut claimed = Vec::with_capacity(answer.rows.len());
-        for row in &answer.rows {
-            match decode(row) {
-                Ok((held, one)) => {
-                    taken.push(held);
-                    claimed.push(one);
-                }
-                Err(row::Foreign(why)) => tracing::error!(why, "a task was claimed that cannot be read"),
-            }
-        }
-        claimed
+        rings.claimable = rings.claimable.saturating_sub(dealt.taken.iter().filter(is_new).count() as u64);
+        let claimed = dealt.claimed.into_iter().map(|claimed| claimed.unwrap_or(Ok(Vec::new())));
+        let turned = receipts.into_iter().zip(claimed);
+        (turned.map(|(receipts, claimed)| Turned { receipts, claimed }).collect(), rings)
     }
 }
 
@@ -494,7 +424,7 @@ fn put_found(
 }
 
 /// A task that was loaded, with the place of its row and what its history needs.
-fn found(row: &tokio_postgres::Row, seq: i64, task: Task) -> Result<Row, row::Foreign> {
+pub(super) fn found(row: &tokio_postgres::Row, seq: i64, task: Task) -> Result<Row, row::Foreign> {
     let (at, plain, actor) =
         (row::get(row, AFTER_TASK)?, row::get(row, AFTER_TASK + 1)?, row::get(row, AFTER_TASK + 2)?);
     let ready_at = row::optional_time(row, AFTER_TASK + 3)?;
@@ -578,9 +508,10 @@ fn board_must_settle(board: &Board, command: &Command, around: &Around, now: Tim
     !decide(board, command, around, now).is_ok_and(|(_, changes)| leaves(&changes))
 }
 
-/// By which turns can be carried out together: no more commands than one may have.
+/// By which turns can be carried out together: no more commands, and no more to claim, than one may have.
 pub(super) fn weight(turn: &Turn) -> usize {
-    turn.commands.len().max(1)
+    let claimed = turn.claim.as_ref().map_or(0, |claim| claim.limit);
+    turn.commands.len().max(claimed).max(1)
 }
 
 /// Tasks that workers of this process hold, as they were left.
