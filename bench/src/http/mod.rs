@@ -90,57 +90,123 @@ pub(crate) fn measure(runtime: &Runtime, at: &Path, args: &Args, table: &mut Tab
     on(runtime, Ground::File(at, "normal"), args, table)
 }
 
+/// What is measured, where, and next to what.
+struct Run<'a> {
+    runtime: &'a Runtime,
+    ground: Ground<'a>,
+    server: Server,
+    args: &'a Args,
+    table: &'a mut Table,
+}
+
 fn on(runtime: &Runtime, ground: Ground<'_>, args: &Args, table: &mut Table) -> Result<()> {
-    let (name, tasks) = (ground.name(), args.tasks.next_multiple_of(BATCH));
-    let count = tasks.to_string();
-    let base =
-        ground.in_process(&["--entities", "0", "--samples", &SAMPLES.to_string(), "--tasks", &count])?;
-    let (submit, drain) = (figure(&base, "submit_per_second")?, figure(&base, "drain_per_second")?);
-    let mut push = |what: String, ours: f64, base: f64, base_is| {
-        table.push(Row { what: format!("{name}: {what}"), ours, base, base_is }, args.json);
-    };
     let server = Server::start(&ground.fresh("tasks")?)?;
-    push("memory of an idle server, MB".into(), server.megabytes()?, 40.0, "target");
-    let few = (tasks / 20).max(200);
-    push(
-        "submit one by one".into(),
-        runtime.block_on(one_by_one(server.address, few))?,
-        submit,
-        "in process",
-    );
-    let batches = runtime.block_on(in_batches(server.address, tasks))?;
-    push(format!("submit in batches of {BATCH}"), batches, submit, "in process");
-    runtime.block_on(drain_with(server.address, 8, POOL))?;
-    for (workers, pool, tasks) in
-        [(1, 1, few), (8, 1, few * 4), (64, 1, tasks), (1, POOL, tasks), (8, POOL, tasks), (64, POOL, tasks)]
-    {
-        let mut rates = Vec::new();
-        for _ in 0..args.rounds {
-            runtime.block_on(in_batches(server.address, tasks.next_multiple_of(BATCH)))?;
-            rates.push(runtime.block_on(drain_with(server.address, workers, pool))?);
+    let mut run = Run { runtime, ground, server, args, table };
+    run.all()
+}
+
+impl Run<'_> {
+    fn all(&mut self) -> Result<()> {
+        let megabytes = self.server.megabytes()?;
+        self.push("memory of an idle server, MB".into(), megabytes, 40.0, "target");
+        for (part, measure) in [
+            ("submit", Self::submits as fn(&mut Self) -> Result<()>),
+            ("drain", Self::drains),
+            ("wake", Self::wakes),
+            ("chain", Self::chains),
+        ] {
+            if part.contains(&*self.args.only) {
+                measure(self)?;
+            }
         }
-        let rate = median(rates);
-        push(format!("drain, {workers} workers of {pool}"), rate, drain, "in process");
-        if (workers, pool) == (64, POOL) {
-            push(format!("drain, {workers} workers, of in process"), rate / drain, 0.5, "target");
-        }
+        Ok(())
     }
-    let (p50, p99) = (figure(&base, "p50_seconds")? * 1e3, figure(&base, "p99_seconds")? * 1e3);
-    let wakes = runtime.block_on(wakes(server.address, 0))?;
-    push("submit to worker p50, ms".into(), wakes.0, p50, "in process");
-    push("submit to worker p99, ms".into(), wakes.1, p99, "in process");
-    let before = server.megabytes()?;
-    let crowd = runtime.block_on(wakes_in_a_crowd(&server))?;
-    push(format!("the same p50 beside {IDLE} that wait"), crowd.p50, wakes.0, "alone");
-    push(format!("the same p99 beside {IDLE} that wait"), crowd.p99, wakes.1, "alone");
-    push(format!("server with {IDLE} that wait, MB"), crowd.megabytes, before, "without");
-    push(format!("{IDLE} that wait, % of a core"), crowd.percent, 1.0, "one");
-    let steps = ground.in_process(&["--workflow", &format!("chain:{CHAIN}")])?;
-    let step = figure(&steps, "seconds_per_step")? * 1e3;
-    let chained = runtime.block_on(chain(server.address))?;
-    push("one chained step, ms".into(), chained, step, "in process");
-    push("added to a chained step, ms".into(), chained - step, 3.0, "target");
-    Ok(())
+
+    fn push(&mut self, what: String, ours: f64, base: f64, base_is: &'static str) {
+        let what = format!("{}: {what}", self.ground.name());
+        self.table.push(Row { what, ours, base, base_is }, self.args.json);
+    }
+
+    fn tasks(&self) -> usize {
+        self.args.tasks.next_multiple_of(BATCH)
+    }
+
+    /// So few that one after the other does not take for ever.
+    fn few(&self) -> usize {
+        (self.tasks() / 20).max(200)
+    }
+
+    /// Figures of the engine in its own process.
+    fn in_process(&self, samples: usize) -> Result<Value> {
+        let (samples, tasks) = (samples.to_string(), self.tasks().to_string());
+        self.ground.in_process(&["--entities", "0", "--samples", &samples, "--tasks", &tasks])
+    }
+
+    fn submits(&mut self) -> Result<()> {
+        let (address, tasks) = (self.server.address, self.tasks());
+        let base = figure(&self.in_process(1)?, "submit_per_second")?;
+        let single = self.runtime.block_on(one_by_one(address, self.few()))?;
+        self.push("submit one by one".into(), single, base, "in process");
+        let batches = self.runtime.block_on(in_batches(address, tasks))?;
+        self.push(format!("submit in batches of {BATCH}"), batches, base, "in process");
+        self.runtime.block_on(drain_with(address, 8, POOL))?;
+        Ok(())
+    }
+
+    /// Each next to the engine just before: what else the machine does should concern both.
+    fn drains(&mut self) -> Result<()> {
+        let (address, tasks, few) = (self.server.address, self.tasks(), self.few());
+        for (workers, pool, tasks) in [
+            (1, 1, few),
+            (8, 1, few * 4),
+            (64, 1, tasks),
+            (1, POOL, tasks),
+            (8, POOL, tasks),
+            (64, POOL, tasks),
+        ] {
+            let (mut bases, mut rates) = (Vec::new(), Vec::new());
+            for _ in 0..self.args.rounds {
+                bases.push(figure(&self.in_process(1)?, "drain_per_second")?);
+                self.runtime.block_on(in_batches(address, tasks.next_multiple_of(BATCH)))?;
+                rates.push(self.runtime.block_on(drain_with(address, workers, pool))?);
+            }
+            let (base, rate) = (median(bases), median(rates));
+            self.push(format!("drain, {workers} workers of {pool}"), rate, base, "in process");
+            if workers == 64 {
+                let what = format!("drain, {workers} workers of {pool}, of in process");
+                self.push(what, rate / base, 0.5, "target");
+            }
+        }
+        Ok(())
+    }
+
+    fn wakes(&mut self) -> Result<()> {
+        let base = self.in_process(SAMPLES)?;
+        let (p50, p99) = (figure(&base, "p50_seconds")? * 1e3, figure(&base, "p99_seconds")? * 1e3);
+        let alone = self.runtime.block_on(wakes(self.server.address, 0))?;
+        self.push("submit to worker p50, ms".into(), alone.0, p50, "in process");
+        self.push("submit to worker p99, ms".into(), alone.1, p99, "in process");
+        let before = self.server.megabytes()?;
+        let crowd = self.runtime.block_on(wakes_in_a_crowd(&self.server))?;
+        self.push(format!("the same p50 beside {IDLE} that wait"), crowd.p50, alone.0, "alone");
+        self.push(format!("the same p99 beside {IDLE} that wait"), crowd.p99, alone.1, "alone");
+        self.push(format!("server with {IDLE} that wait, MB"), crowd.megabytes, before, "without");
+        self.push(format!("{IDLE} that wait, % of a core"), crowd.percent, 1.0, "one");
+        Ok(())
+    }
+
+    fn chains(&mut self) -> Result<()> {
+        let (mut bases, mut steps) = (Vec::new(), Vec::new());
+        for _ in 0..self.args.rounds {
+            let base = self.ground.in_process(&["--workflow", &format!("chain:{CHAIN}")])?;
+            bases.push(figure(&base, "seconds_per_step")? * 1e3);
+            steps.push(self.runtime.block_on(chain(self.server.address))?);
+        }
+        let (base, step) = (median(bases), median(steps));
+        self.push("one chained step, ms".into(), step, base, "in process");
+        self.push("added to a chained step, ms".into(), step - base, 3.0, "target");
+        Ok(())
+    }
 }
 
 /// Tasks per second of one client that submits one after the other.

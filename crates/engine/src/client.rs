@@ -37,8 +37,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(store: Arc<dyn Store>, rules: Arc<Rules>) -> Self {
-        Self { store, namespace: Name::default(), rules, flows: Arc::default() }
+    pub(crate) fn new(store: Arc<dyn Store>, rules: Arc<Rules>, flows: Arc<Flows>) -> Self {
+        Self { store, namespace: Name::default(), rules, flows }
     }
 
     /// The same client for another namespace.

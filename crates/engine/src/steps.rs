@@ -29,26 +29,12 @@ pub(crate) struct Flow {
     pub(crate) priority: i32,
     pub(crate) input: Json,
     pub(crate) blueprint: Arc<Blueprint>,
-    compiled: Mutex<HashMap<u32, Arc<Expressions>>>,
 }
 
 impl Flow {
     /// The step of a task.
     pub(crate) fn step(&self, task: TaskId) -> Option<&Step> {
         self.blueprint.step(Place::of(task).step)
-    }
-
-    /// The expressions of a step, compiled once for each workflow at most.
-    fn expressions(&self, number: u32, step: &Step) -> Result<Arc<Expressions>, TaskError> {
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = compiled.get(&number) {
-            return Ok(known.clone());
-        }
-        let expressions = Expressions::of(step).map_err(|flaws| {
-            let flaws: Vec<String> = flaws.iter().map(ToString::to_string).collect();
-            TaskError::fail(flaws.join("; "))
-        })?;
-        Ok(compiled.entry(number).or_insert_with(|| Arc::new(expressions)).clone())
     }
 }
 
@@ -68,8 +54,7 @@ impl Flows {
         let record = store.workflow(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
         let windlass_core::Workflow { namespace, name, version, priority, .. } = record.workflow;
         let (input, blueprint) = (record.input, record.blueprint);
-        let compiled = Mutex::default();
-        let flow = Arc::new(Flow { id, namespace, name, version, priority, input, blueprint, compiled });
+        let flow = Arc::new(Flow { id, namespace, name, version, priority, input, blueprint });
         let mut flows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if flows.len() >= Self::MOST {
             flows.clear();
@@ -174,9 +159,13 @@ async fn evaluate(
     number: u32,
     step: &Step,
 ) -> Result<Result<Evaluated, TaskError>, Error> {
-    let expressions = match flow.expressions(number, step) {
+    // Each is needed once, unless an attempt fails: they are not kept.
+    let expressions = match Expressions::of(step) {
         Ok(expressions) => expressions,
-        Err(failed) => return Ok(Err(failed)),
+        Err(flaws) => {
+            let flaws: Vec<String> = flaws.iter().map(ToString::to_string).collect();
+            return Ok(Err(TaskError::fail(flaws.join("; "))));
+        }
     };
     let wanted = expressions.wanted(&flow.blueprint, number);
     let results = match wanted.is_empty() {

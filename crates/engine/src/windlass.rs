@@ -8,6 +8,7 @@ use crate::address;
 use crate::client::Client;
 use crate::observe::Observe;
 use crate::rules::Rules;
+use crate::steps::Flows;
 use crate::worker::WorkerBuilder;
 
 /// Windlass on one store. Cheap to clone.
@@ -43,6 +44,8 @@ use crate::worker::WorkerBuilder;
 pub struct Windlass {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) rules: Arc<Rules>,
+    /// What its clients and workers know of workflows.
+    flows: Arc<Flows>,
 }
 
 impl Windlass {
@@ -55,7 +58,7 @@ impl Windlass {
     /// On a store that is open.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store: Arc::new(Wrapped::new(store, Observe)), rules: Arc::default() }
+        Self { store: Arc::new(Wrapped::new(store, Observe)), rules: Arc::default(), flows: Arc::default() }
     }
 
     /// With rules for kinds, which clients and workers from here on hold tasks to.
@@ -68,7 +71,7 @@ impl Windlass {
     /// A client.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.store.clone(), self.rules.clone())
+        Client::new(self.store.clone(), self.rules.clone(), self.flows.clone())
     }
 
     /// A worker to be: give it handlers, then start it.

@@ -7,7 +7,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    Manager, ManagerConfig, Pool, PoolError, QueueMode, RecyclingMethod, Runtime, Timeouts,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
@@ -273,6 +275,8 @@ impl Address {
         let manager = Manager::from_config(self.config.clone(), self.tls()?, how);
         let pool = Pool::builder(manager)
             .max_size(size)
+            // The one that was used last has everything at hand.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts { wait, create: wait, recycle: wait })
             .build();
