@@ -40,7 +40,7 @@ struct Args {
     /// Also compare with a file that holds this many finished tasks.
     #[arg(long, default_value_t = 0)]
     finished: usize,
-    /// Only measurements whose name contains this, such as "1000, Normal"; over HTTP: submit, drain, wake or chain.
+    /// Only measurements whose name contains this, such as "1000, Normal"; over HTTP "submit", "drain", "drain, 64", "wake" or "chain".
     #[arg(long, default_value = "")]
     only: String,
     /// Where the database files are made; a temporary directory if absent.

@@ -115,7 +115,7 @@ impl Run<'_> {
             ("wake", Self::wakes),
             ("chain", Self::chains),
         ] {
-            if part.contains(&*self.args.only) {
+            if self.args.only.contains(part) || part.contains(&*self.args.only) {
                 measure(self)?;
             }
         }
@@ -164,6 +164,10 @@ impl Run<'_> {
             (8, POOL, tasks),
             (64, POOL, tasks),
         ] {
+            let what = format!("drain, {workers} workers of {pool}");
+            if !what.contains(&*self.args.only) {
+                continue;
+            }
             let (mut bases, mut rates) = (Vec::new(), Vec::new());
             for _ in 0..self.args.rounds {
                 bases.push(figure(&self.in_process(1)?, "drain_per_second")?);
@@ -171,10 +175,9 @@ impl Run<'_> {
                 rates.push(self.runtime.block_on(drain_with(address, workers, pool))?);
             }
             let (base, rate) = (median(bases), median(rates));
-            self.push(format!("drain, {workers} workers of {pool}"), rate, base, "in process");
+            self.push(what.clone(), rate, base, "in process");
             if workers == 64 {
-                let what = format!("drain, {workers} workers of {pool}, of in process");
-                self.push(what, rate / base, 0.5, "target");
+                self.push(format!("{what}, of in process"), rate / base, 0.5, "target");
             }
         }
         Ok(())
