@@ -25,8 +25,8 @@ use worker::{KIND, Worker};
 /// Tasks of one batch.
 const BATCH: usize = 1_000;
 
-/// Tasks that one worker takes at once, if it does not take them one by one.
-const POOL: usize = 16;
+/// Tasks that one worker takes at once, if it does not take them one by one: as many as the clients do unless told otherwise.
+const POOL: usize = 10;
 
 /// Steps of a chain.
 const CHAIN: usize = 400;
@@ -108,7 +108,7 @@ fn on(runtime: &Runtime, ground: Ground<'_>, args: &Args, table: &mut Table) -> 
 impl Run<'_> {
     fn all(&mut self) -> Result<()> {
         let megabytes = self.server.megabytes()?;
-        self.push("memory of an idle server, MB".into(), megabytes, 40.0, "target");
+        self.push("memory of an idle server, MB", megabytes, 40.0, "target");
         for (part, measure) in [
             ("submit", Self::submits as fn(&mut Self) -> Result<()>),
             ("drain", Self::drains),
@@ -122,7 +122,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn push(&mut self, what: String, ours: f64, base: f64, base_is: &'static str) {
+    fn push(&mut self, what: &str, ours: f64, base: f64, base_is: &'static str) {
         let what = format!("{}: {what}", self.ground.name());
         self.table.push(Row { what, ours, base, base_is }, self.args.json);
     }
@@ -146,9 +146,9 @@ impl Run<'_> {
         let (address, tasks) = (self.server.address, self.tasks());
         let base = figure(&self.in_process(1)?, "submit_per_second")?;
         let single = self.runtime.block_on(one_by_one(address, self.few()))?;
-        self.push("submit one by one".into(), single, base, "in process");
+        self.push("submit one by one", single, base, "in process");
         let batches = self.runtime.block_on(in_batches(address, tasks))?;
-        self.push(format!("submit in batches of {BATCH}"), batches, base, "in process");
+        self.push(&format!("submit in batches of {BATCH}"), batches, base, "in process");
         self.runtime.block_on(drain_with(address, 8, POOL))?;
         Ok(())
     }
@@ -175,9 +175,9 @@ impl Run<'_> {
                 rates.push(self.runtime.block_on(drain_with(address, workers, pool))?);
             }
             let (base, rate) = (median(bases), median(rates));
-            self.push(what.clone(), rate, base, "in process");
+            self.push(&what, rate, base, "in process");
             if workers == 64 {
-                self.push(format!("{what}, of in process"), rate / base, 0.5, "target");
+                self.push(&format!("{what}, of in process"), rate / base, 0.5, "target");
             }
         }
         Ok(())
@@ -187,14 +187,14 @@ impl Run<'_> {
         let base = self.in_process(SAMPLES)?;
         let (p50, p99) = (figure(&base, "p50_seconds")? * 1e3, figure(&base, "p99_seconds")? * 1e3);
         let alone = self.runtime.block_on(wakes(self.server.address, 0))?;
-        self.push("submit to worker p50, ms".into(), alone.0, p50, "in process");
-        self.push("submit to worker p99, ms".into(), alone.1, p99, "in process");
+        self.push("submit to worker p50, ms", alone.0, p50, "in process");
+        self.push("submit to worker p99, ms", alone.1, p99, "in process");
         let before = self.server.megabytes()?;
         let crowd = self.runtime.block_on(wakes_in_a_crowd(&self.server))?;
-        self.push(format!("the same p50 beside {IDLE} that wait"), crowd.p50, alone.0, "alone");
-        self.push(format!("the same p99 beside {IDLE} that wait"), crowd.p99, alone.1, "alone");
-        self.push(format!("server with {IDLE} that wait, MB"), crowd.megabytes, before, "without");
-        self.push(format!("{IDLE} that wait, % of a core"), crowd.percent, 1.0, "one");
+        self.push(&format!("the same p50 beside {IDLE} that wait"), crowd.p50, alone.0, "alone");
+        self.push(&format!("the same p99 beside {IDLE} that wait"), crowd.p99, alone.1, "alone");
+        self.push(&format!("server with {IDLE} that wait, MB"), crowd.megabytes, before, "without");
+        self.push(&format!("{IDLE} that wait, % of a core"), crowd.percent, 1.0, "one");
         Ok(())
     }
 
@@ -206,8 +206,8 @@ impl Run<'_> {
             steps.push(self.runtime.block_on(chain(self.server.address))?);
         }
         let (base, step) = (median(bases), median(steps));
-        self.push("one chained step, ms".into(), step, base, "in process");
-        self.push("added to a chained step, ms".into(), step - base, 3.0, "target");
+        self.push("one chained step, ms", step, base, "in process");
+        self.push("added to a chained step, ms", step - base, 3.0, "target");
         Ok(())
     }
 }

@@ -86,7 +86,8 @@ pub(crate) async fn connect(url: &str, schema: &str) -> Result<Client> {
     tokio::spawn(connection);
     client
         .batch_execute(&format!(
-            "SET search_path = {schema}; SET enable_seqscan = off; SET enable_bitmapscan = off"
+            "SET search_path = {schema}; SET enable_seqscan = off; SET enable_bitmapscan = off; \
+             SET plan_cache_mode = force_generic_plan"
         ))
         .await?;
     Ok(client)

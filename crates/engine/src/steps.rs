@@ -4,7 +4,7 @@
 //! know nothing of expressions, and a worker that dies in the middle has decided nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::{Duration, Instant, sleep};
 use tracing::warn;
@@ -36,18 +36,46 @@ impl Flow {
     pub(crate) fn step(&self, task: TaskId) -> Option<&Step> {
         self.blueprint.step(Place::of(task).step)
     }
+
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        const STEP: usize = 512;
+        self.input.as_str().len() + STEP * (self.blueprint.len() as usize + 1)
+    }
 }
 
 /// Workflows that were looked up before.
 #[derive(Debug, Default)]
-pub(crate) struct Flows(Mutex<HashMap<WorkflowId, Arc<Flow>>>);
+pub(crate) struct Flows(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    flows: HashMap<WorkflowId, Arc<Flow>>,
+    /// Of all of them, about.
+    bytes: usize,
+}
+
+impl Known {
+    /// With more than this all are forgotten: those in use are soon looked up again.
+    const MOST_BYTES: usize = 64 << 20;
+
+    fn put(&mut self, flow: &Arc<Flow>) {
+        if self.bytes + flow.bytes() > Self::MOST_BYTES {
+            *self = Self::default();
+        }
+        if self.flows.insert(flow.id, flow.clone()).is_none() {
+            self.bytes += flow.bytes();
+        }
+    }
+}
 
 impl Flows {
-    /// More than a worker works on at once.
-    const MOST: usize = 1024;
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     pub(crate) async fn get(&self, store: &dyn Store, id: WorkflowId) -> Result<Arc<Flow>, Error> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        let known = self.known().flows.get(&id).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -55,11 +83,7 @@ impl Flows {
         let windlass_core::Workflow { namespace, name, version, priority, .. } = record.workflow;
         let (input, blueprint) = (record.input, record.blueprint);
         let flow = Arc::new(Flow { id, namespace, name, version, priority, input, blueprint });
-        let mut flows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if flows.len() >= Self::MOST {
-            flows.clear();
-        }
-        flows.insert(id, flow.clone());
+        self.known().put(&flow);
         Ok(flow)
     }
 }
@@ -225,5 +249,43 @@ async fn nest(
         }
         Err(Error::Rejected(rejected)) => Ok(Err(TaskError::fail(rejected))),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::Definition;
+
+    use super::*;
+
+    fn flow(n: u8, input: usize) -> Arc<Flow> {
+        let definition: Definition =
+            serde_json::from_value(serde_json::json!({ "steps": { "a": { "task": "x" } } })).unwrap();
+        Arc::new(Flow {
+            id: WorkflowId::from_bytes([n; 16]),
+            namespace: Name::default(),
+            name: Name::default(),
+            version: "1".into(),
+            priority: 0,
+            input: Json::stored(&format!("\"{}\"", "x".repeat(input))),
+            blueprint: Arc::new(Blueprint::of(definition).unwrap()),
+        })
+    }
+
+    #[test]
+    fn what_is_known_of_workflows_does_not_grow_for_ever() {
+        let mut known = Known::default();
+        let large = Known::MOST_BYTES / 4;
+        for n in 0..20 {
+            known.put(&flow(n, large));
+            known.put(&flow(n, large));
+            assert!(known.flows.contains_key(&flow(n, 0).id), "the last one is there");
+            assert!(known.bytes <= Known::MOST_BYTES && known.flows.len() <= 3, "{}", known.bytes);
+        }
+        known.put(&flow(200, 2 * Known::MOST_BYTES));
+        assert_eq!(known.flows.len(), 1, "one that is larger than all may be is there alone");
+        known.put(&flow(201, 1));
+        assert_eq!(known.flows.keys().collect::<Vec<_>>(), [&flow(201, 0).id]);
+        assert_eq!(known.bytes, flow(201, 1).bytes());
     }
 }

@@ -1,7 +1,9 @@
 //! Claiming what there is: order, kinds, queues, namespaces, limits.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use windlass_core::{Ageing, Json, Name, NewTask, Rejected, RetryPolicy, Start, State, WorkerId};
 
 use super::{Case, KIND, STATES, claim_of, ids, scenarios};
@@ -23,6 +25,7 @@ scenarios![
     a_claim_is_recorded,
     what_is_held_is_not_handed_out,
     an_unknown_worker_gets_nothing,
+    claims_at_once_share_what_there_is,
 ];
 
 /// 0.8, 1.4, C10: FIFO, also among tasks of the same microsecond.
@@ -212,4 +215,52 @@ async fn an_unknown_worker_gets_nothing(case: &Case) {
     assert_eq!(case.snapshot().await, before);
     case.store().heartbeat(&silent, Vec::new()).await.unwrap();
     assert_eq!(case.claim(&silent, 9).await.len(), 1, "after a heartbeat it is alive again");
+}
+
+/// I4, I18: many claims at once, which a store may make together: whoever asks, for how much and for what, gets its own and no more, best first; one
+/// who may not claim hinders nobody; and nothing is left that somebody had a hand free for.
+async fn claims_at_once_share_what_there_is(case: &Case) {
+    let other = Name::kind("test:other").unwrap();
+    let kind = |of: usize| if of % 5 == 4 { other.clone() } else { Name::kind(KIND).unwrap() };
+    let mut submitted = BTreeSet::new();
+    for n in 0..50 {
+        let task = NewTask { kind: kind(n), priority: [0, 7, 3][n % 3], ..case.task() };
+        submitted.insert(case.submit(task).await);
+    }
+    let mut workers = vec![WorkerId::new("stranger").unwrap()];
+    for n in 1..20 {
+        workers.push(case.worker(&format!("w{n}")).await);
+    }
+    let mut claims = JoinSet::new();
+    for n in 0..40 {
+        // Each worker asks twice, some for nothing.
+        let (wanted, store) =
+            (Claim { kinds: vec![kind(n)], ..claim_of(&workers[n % 20], n % 4) }, case.store());
+        claims.spawn(async move { (wanted.clone(), store.claim(wanted).await) });
+    }
+    let (mut hands, mut taken) = ([0, 0], [0, 0]);
+    while let Some(answered) = claims.join_next().await {
+        let (wanted, answer) = answered.unwrap();
+        if wanted.worker.as_str() == "stranger" {
+            let refused = Rejected::InvalidWorker { worker: wanted.worker };
+            assert_eq!(answer.unwrap_err().rejected(), Some(&refused));
+            continue;
+        }
+        let claimed = answer.unwrap();
+        let is_other = usize::from(wanted.kinds[0] == other);
+        hands[is_other] += wanted.limit;
+        taken[is_other] += claimed.len();
+        assert!(claimed.len() <= wanted.limit, "{} of {}", claimed.len(), wanted.limit);
+        assert!(claimed.iter().map(|one| one.task.status.rank).is_sorted_by(|a, b| a >= b), "best first");
+        for one in claimed {
+            assert!(submitted.remove(&one.task.id), "handed out once");
+            assert_eq!(one.task.spec.kind, wanted.kinds[0]);
+            assert_eq!(one.task.status.worker.as_ref(), Some(&wanted.worker));
+            let record = case.record(one.task.id).await;
+            assert_eq!(record.task, one.task);
+            let told = record.history.last().unwrap();
+            assert_eq!((told.to, told.actor.as_deref()), (State::Claimed, Some(wanted.worker.as_str())));
+        }
+    }
+    assert_eq!(taken, [hands[0].min(40), hands[1].min(10)], "of {hands:?}");
 }

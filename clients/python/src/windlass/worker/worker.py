@@ -40,7 +40,7 @@ class Worker:
     """Runs handlers for tasks.
 
     `client` is a `Client` or the server's address. It takes tasks of the kinds that it has handlers for, from
-    `queues` (`default` unless said) of one `namespace`, at most `pool` at once. If it is silent for `dead_after`
+    `queues` (`default` unless said) of one `namespace`, at most `pool` at once, 10 unless said. If it is silent for `dead_after`
     seconds, 30 unless said, others take its tasks.
     """
 
@@ -50,7 +50,7 @@ class Worker:
         *,
         queues: Optional[Sequence[str]] = None,
         namespace: Optional[str] = None,
-        pool: int = 8,
+        pool: int = 10,
         version: Optional[str] = None,
         dead_after: Optional[float] = None,
     ) -> None:

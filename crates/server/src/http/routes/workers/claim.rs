@@ -351,6 +351,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_a_workflow_is_is_looked_up_once_for_all_its_steps() {
+        let served = Served::start();
+        let me = served.worker().await;
+        let steps = json!({ "a": { "task": "x" }, "b": { "task": "x", "needs": "a" }, "c": { "task": "x", "needs": "b" } });
+        served.post("/v1/workflows", json!({ "steps": steps })).await;
+        let before = served.plan.calls("workflow");
+        let mut told = json!([]);
+        for step in ["a", "b", "c"] {
+            let claimed = served.post(&format!("{me}/claim"), json!({ "outcomes": told })).await;
+            let task = &claimed["tasks"][0];
+            assert_eq!(task["step"], step);
+            told = json!([{ "id": task["id"], "lease": task["lease"], "outcome": "completed" }]);
+        }
+        assert_eq!(served.plan.calls("workflow") - before, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_turn_that_was_ended_by_a_fault_may_have_been_made() {
         let served = Served::start();
         let me = served.worker().await;
