@@ -259,8 +259,7 @@ mod tests {
     use super::*;
 
     fn flow(n: u8, input: usize) -> Arc<Flow> {
-        let definition: Definition =
-            serde_json::from_value(serde_json::json!({ "steps": { "a": { "task": "x" } } })).unwrap();
+        let definition = Definition::builder("x").step(Step::task("a", "x")).build().unwrap();
         Arc::new(Flow {
             id: WorkflowId::from_bytes([n; 16]),
             namespace: Name::default(),

@@ -16,12 +16,14 @@ const MAY_SCAN: [&str; 4] = ["pick", "pick_one", "settings", "parked_lanes"];
 const BEHIND: &str = "Index Cond … ROW((~";
 
 /// What a statement must be found by, in one line of its plan.
-const FOUND_BY: [(&str, &str); 16] = [
+const FOUND_BY: [(&str, &str); 18] = [
     ("claim_one", "live_claimable"),
     ("claim", "live_claimable"),
     ("claim_one", BEHIND),
     ("claim", BEHIND),
     ("claim", "tasks_pkey"),
+    ("claim_one", "Tid Scan on live"),
+    ("claim", "Tid Scan on live"),
     ("end", "Tid Scan on live"),
     ("update", "Tid Scan on live"),
     ("load_live", "tasks_id"),

@@ -10,7 +10,7 @@ WITH moment AS MATERIALIZED (
         CROSS JOIN LATERAL generate_series(1, c.most)
         WHERE EXISTS (SELECT FROM windlass.workers w WHERE w.id = c.worker AND {alive_until} > m.now)
         ORDER BY c.n
-    ) AS of
+    ) AS whose
 ), ranges AS MATERIALIZED (
     SELECT DISTINCT q.queue, k.kind,
         coalesce(($7::bigint[])[(q.n - 1) * cardinality($4::text[]) + k.n], {lowest}) AS place,
@@ -23,7 +23,7 @@ WITH moment AS MATERIALIZED (
     ) p
 ), taken AS (
     UPDATE windlass.live l SET
-        state = 'claimed', attempt = l.attempt + 1, lease = l.lease + 1, worker = ($1::text[])[h.of[p.n]],
+        state = 'claimed', attempt = l.attempt + 1, lease = l.lease + 1, worker = ($1::text[])[h.whose[p.n]],
         claimed_at = greatest(m.now, l.updated_at), updated_at = greatest(m.now, l.updated_at), entries = l.entries + 1
     FROM moment m, hands h, picked p WHERE l.ctid = p.at
     RETURNING l.*, l.ctid AS at

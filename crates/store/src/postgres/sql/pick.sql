@@ -5,8 +5,8 @@
                 SELECT l.rank, l.seq FROM windlass.live l
                 WHERE l.namespace = $2 AND l.queue = r.queue AND l.kind = r.kind
                     AND l.state = 'pending' AND (l.lane IS NULL OR l.slot) AND (~l.rank, l.seq) > (r.place, r.seq)
-                ORDER BY ~l.rank, l.seq LIMIT (SELECT cardinality(of) FROM hands)
-            ) l ORDER BY ~l.rank, l.seq LIMIT (SELECT cardinality(of) FROM hands)
+                ORDER BY ~l.rank, l.seq LIMIT (SELECT cardinality(whose) FROM hands)
+            ) l ORDER BY ~l.rank, l.seq LIMIT (SELECT cardinality(whose) FROM hands)
         ) r GROUP BY r.queue, r.kind, r.place, r.seq
     ) r CROSS JOIN LATERAL (
         SELECT l.ctid AS at, l.rank, l.seq FROM windlass.live l
