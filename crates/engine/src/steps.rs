@@ -56,11 +56,9 @@ struct Known {
 }
 
 impl Known {
-    /// With more than this all are forgotten: those in use are soon looked up again.
-    const MOST_BYTES: usize = 64 << 20;
-
-    fn put(&mut self, flow: &Arc<Flow>) {
-        if self.bytes + flow.bytes() > Self::MOST_BYTES {
+    /// Adds one. Before there are more than so many bytes all others are forgotten: those in use are soon looked up again.
+    fn put(&mut self, flow: &Arc<Flow>, most: usize) {
+        if self.bytes + flow.bytes() > most {
             *self = Self::default();
         }
         if self.flows.insert(flow.id, flow.clone()).is_none() {
@@ -70,6 +68,8 @@ impl Known {
 }
 
 impl Flows {
+    const MOST_BYTES: usize = 64 << 20;
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,7 +83,7 @@ impl Flows {
         let windlass_core::Workflow { namespace, name, version, priority, .. } = record.workflow;
         let (input, blueprint) = (record.input, record.blueprint);
         let flow = Arc::new(Flow { id, namespace, name, version, priority, input, blueprint });
-        self.known().put(&flow);
+        self.known().put(&flow, Self::MOST_BYTES);
         Ok(flow)
     }
 }
@@ -273,17 +273,17 @@ mod tests {
 
     #[test]
     fn what_is_known_of_workflows_does_not_grow_for_ever() {
+        const MOST: usize = 100_000;
         let mut known = Known::default();
-        let large = Known::MOST_BYTES / 4;
         for n in 0..20 {
-            known.put(&flow(n, large));
-            known.put(&flow(n, large));
+            known.put(&flow(n, MOST / 4), MOST);
+            known.put(&flow(n, MOST / 4), MOST);
             assert!(known.flows.contains_key(&flow(n, 0).id), "the last one is there");
-            assert!(known.bytes <= Known::MOST_BYTES && known.flows.len() <= 3, "{}", known.bytes);
+            assert!(known.bytes <= MOST && known.flows.len() <= 3, "{}", known.bytes);
         }
-        known.put(&flow(200, 2 * Known::MOST_BYTES));
+        known.put(&flow(200, 2 * MOST), MOST);
         assert_eq!(known.flows.len(), 1, "one that is larger than all may be is there alone");
-        known.put(&flow(201, 1));
+        known.put(&flow(201, 1), MOST);
         assert_eq!(known.flows.keys().collect::<Vec<_>>(), [&flow(201, 0).id]);
         assert_eq!(known.bytes, flow(201, 1).bytes());
     }
