@@ -15,7 +15,9 @@ from typing import List, Optional
 from kit import DEADLINE, HERE, Server, until
 
 PROGRAM = """
-import sys, threading, time
+import signal, sys, threading, time
+# Whoever runs the tests in the background of a shell has it ignored, and so would this.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, sys.argv[1])
 import kit
 from windlass import Context, Worker

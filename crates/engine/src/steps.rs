@@ -68,6 +68,7 @@ impl Known {
 }
 
 impl Flows {
+    /// Of inputs and definitions together; more than the workflows that a program works on at once.
     const MOST_BYTES: usize = 64 << 20;
 
     fn known(&self) -> MutexGuard<'_, Known> {
