@@ -55,7 +55,7 @@ pub(crate) fn measure(runtime: &Runtime, args: &Args, table: &mut Table) -> Resu
         let store: Arc<dyn Store> = Arc::new(Options::new(&server.url())?.open().await?);
         let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await?;
         tokio::spawn(connection);
-        store.define(&Name::default(), definition("diamond", &diamond())?).await?;
+        store.define(Name::default(), definition("diamond", &diamond())?).await?;
         eprintln!("filling the tables with {FINISHED} finished workflows of 4 steps …");
         client.batch_execute(&FILL.replace("{finished}", &FINISHED.to_string())).await?;
         client.batch_execute("ANALYZE; SET search_path = tasker, public").await?;
@@ -72,7 +72,7 @@ pub(crate) fn measure(runtime: &Runtime, args: &Args, table: &mut Table) -> Resu
             [("38-step ladder", ladder(), 37), ("10,000 layered steps", layers(), 9_999)]
         {
             let name = if last == 37 { "ladder" } else { "layers" };
-            store.define(&Name::default(), definition(name, &steps)?).await?;
+            store.define(Name::default(), definition(name, &steps)?).await?;
             let id = start_one(&store, name).await?;
             let step = id.step(last);
             let levels =

@@ -664,6 +664,7 @@ export interface Schedule {
   last_at?: string | null | undefined;
   last_task_id?: string | null | undefined;
   last_task_state?: string | null | undefined;
+  left_out?: string | null | undefined;
   missed: string;
   name: string;
   namespace: string;

@@ -17,6 +17,8 @@ use crate::workflow::{Waits, Workflow};
 pub(crate) struct Draft<'a> {
     task: &'a Task,
     pub(crate) now: Timestamp,
+    /// What the clock shows, which may be before the last change.
+    pub(crate) clock: Timestamp,
     pub(crate) status: Status,
     pub(crate) result: Option<Json>,
     entries: Vec<Entry>,
@@ -26,7 +28,14 @@ impl<'a> Draft<'a> {
     /// `now` is moved forward to the last change if the clock went back: history never does.
     pub(crate) fn of(task: &'a Task, now: Timestamp) -> Self {
         let status = task.status.clone();
-        Self { task, now: now.max(status.updated_at), status, result: None, entries: Vec::with_capacity(2) }
+        Self {
+            task,
+            now: now.max(status.updated_at),
+            clock: now,
+            status,
+            result: None,
+            entries: Vec::with_capacity(2),
+        }
     }
 
     pub(crate) fn enter_by(&mut self, to: State, reason: Reason, by: &By) {

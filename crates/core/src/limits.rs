@@ -47,6 +47,9 @@ pub const CRON_BYTES: usize = 256;
 /// Missed slots that one schedule may ask to be made up for.
 pub const CATCH_UP: u32 = 100;
 
+/// Slots of one schedule that are looked at when many have come at once: more than these are not counted as left out.
+pub const COUNTED_SLOTS: usize = 1_000;
+
 /// Schedules of one store. A leader looks at those that are due; operators list all.
 pub const SCHEDULES: usize = 10_000;
 

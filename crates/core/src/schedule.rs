@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -18,92 +17,10 @@ use crate::name::{Name, stored_text};
 use crate::rank::Ageing;
 use crate::rejected::{Invalid, Rejected};
 use crate::retry::RetryPolicy;
+use crate::schedule_policy::{Missed, Overlap};
 use crate::state::State;
 use crate::task::{NewTask, Start};
 use crate::time::{Timestamp, whole_micros};
-
-/// What to do about slots that passed while nobody could fire them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum Missed {
-    /// Leave them out. A slot that is late by at most [`limits::ON_TIME`] is not missed.
-    Skip,
-    /// Make up for them with one run, for the last of them.
-    #[default]
-    One,
-    /// Make up for each of them, but for no more than so many, the last ones.
-    All(NonZeroU32),
-}
-
-/// What to do when a slot comes and the task of the one before is not final.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum Overlap {
-    /// Submit another beside it.
-    #[default]
-    Allow,
-    /// Leave the slot out.
-    Skip,
-    /// Submit it, to start when the ones before it have ended.
-    Queue,
-    /// Cancel the one before.
-    Replace,
-}
-
-/// `skip`, `one` or `all:N`.
-impl fmt::Display for Missed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Skip => f.pad("skip"),
-            Self::One => f.pad("one"),
-            Self::All(most) => f.pad(&format!("all:{most}")),
-        }
-    }
-}
-
-impl FromStr for Missed {
-    type Err = Invalid;
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refused = || Invalid::new("missed", text, "skip, one, or all:N with N from 1 to 100");
-        match text.split_once(':') {
-            None if text == "skip" => Ok(Self::Skip),
-            None if text == "one" => Ok(Self::One),
-            Some(("all", most)) => {
-                let most = most.parse().ok().filter(|most: &NonZeroU32| most.get() <= limits::CATCH_UP);
-                most.map(Self::All).ok_or_else(refused)
-            }
-            _ => Err(refused()),
-        }
-    }
-}
-
-impl Overlap {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Allow, Self::Skip, Self::Queue, Self::Replace];
-
-    /// The word that is stored.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Skip => "skip",
-            Self::Queue => "queue",
-            Self::Replace => "replace",
-        }
-    }
-}
-
-impl fmt::Display for Overlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for Overlap {
-    type Err = Invalid;
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let known = Self::ALL.into_iter().find(|overlap| overlap.word() == text);
-        known.ok_or_else(|| Invalid::new("overlap", text, "allow, skip, queue or replace"))
-    }
-}
 
 /// What a schedule submits: a [`NewTask`] without what differs from run to run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -266,6 +183,7 @@ impl NewSchedule {
             last_task: before.and_then(|before| before.last_task),
             fired: before.map_or(0, |before| before.fired),
             skipped: before.map_or(0, |before| before.skipped),
+            left_out: before.and_then(|before| before.left_out.clone()),
             error: before.and_then(|before| before.error.clone()),
             updated_at: now,
         }
@@ -299,8 +217,11 @@ pub struct Schedule {
     pub last_task: Option<TaskId>,
     /// How many tasks it has submitted.
     pub fired: u64,
-    /// How many slots were left out, by its policies.
+    /// How many slots no task was submitted for.
     pub skipped: u64,
+    /// How many slots were last left out, until when, and why.
+    #[serde(default)]
+    pub left_out: Option<String>,
     /// Why the last slot's task was refused, if it was.
     pub error: Option<String>,
     /// When anything last changed.
@@ -314,6 +235,10 @@ pub struct Plan {
     pub slots: Vec<Timestamp>,
     /// The task to cancel first.
     pub cancel: Option<TaskId>,
+    /// How many slots no task is submitted for.
+    pub skipped: u32,
+    /// How many, until when, and why, if there are any.
+    pub left_out: Option<String>,
 }
 
 impl Schedule {
@@ -328,19 +253,24 @@ impl Schedule {
         }
     }
 
-    /// Decides about `slots`, the last [`Schedule::most_slots`] that have come. `previous` is where
-    /// [`Schedule::last_task`] is; absent if it is gone.
+    /// Decides about `come`, the slots that have come, oldest first, or the last [`limits::COUNTED_SLOTS`] of them. `previous` is
+    /// where [`Schedule::last_task`] is; absent if it is gone.
     #[must_use]
-    pub fn plan(&self, mut slots: Vec<Timestamp>, previous: Option<State>, now: Timestamp) -> Plan {
+    pub fn plan(&self, come: &[Timestamp], previous: Option<State>, now: Timestamp) -> Plan {
         let running = previous.is_some_and(|state| !state.is_final());
+        let mut slots = come[come.len().saturating_sub(self.most_slots())..].to_vec();
+        let mut why = "no leader was there to submit their tasks in time";
         if self.missed == Missed::Skip {
             slots.retain(|slot| now.since(*slot) <= limits::ON_TIME);
         }
         if self.overlap == Overlap::Skip && running {
             slots.clear();
+            why = "the task of the slot before was not over (overlap: skip)";
         }
         let replaces = self.overlap == Overlap::Replace && running && !slots.is_empty();
-        Plan { slots, cancel: self.last_task.filter(|_| replaces) }
+        let skipped = u32::try_from(come.len() - slots.len()).unwrap_or(u32::MAX);
+        let left_out = (skipped > 0).then(|| left_out(skipped, come, why));
+        Plan { slots, cancel: self.last_task.filter(|_| replaces), skipped, left_out }
     }
 
     /// The task for a slot. Its key makes it the only one, whoever fires; without a slot it is a run by hand.
@@ -356,6 +286,13 @@ impl Schedule {
         }
         task
     }
+}
+
+/// The text of [`Schedule::left_out`], about `number` of the slots that have `come`.
+fn left_out(number: u32, come: &[Timestamp], why: impl fmt::Display) -> String {
+    let slots = if number == 1 { "slot" } else { "slots" };
+    let until = come.last().map(|slot| format!(" until {slot}")).unwrap_or_default();
+    format!("{number} {slots}{until}: {why}")
 }
 
 /// The slots of one schedule that are fired, or left out, in one transaction.
@@ -375,6 +312,9 @@ pub struct Firing {
     pub tasks: Vec<NewTask>,
     /// How many slots are left out.
     pub skipped: u32,
+    /// How many, until when, and why, if there are any.
+    #[serde(default)]
+    pub left_out: Option<String>,
     /// Why a task was refused.
     pub error: Option<String>,
 }
@@ -390,6 +330,21 @@ impl Firing {
         Ok(())
     }
 
+    /// The same slots without a task for any of them, because one was refused.
+    #[must_use]
+    pub fn refused(self, error: &impl fmt::Display) -> Self {
+        let more = u32::try_from(self.tasks.len()).unwrap_or(u32::MAX);
+        let skipped = self.skipped.saturating_add(more);
+        Self {
+            tasks: Vec::new(),
+            skipped,
+            left_out: Some(left_out(skipped, self.last_at.as_slice(), error)),
+            error: Some(error.to_string()),
+            last_at: None,
+            ..self
+        }
+    }
+
     /// The schedule after this. `tasks` are those that were submitted, and whether each is new.
     #[must_use]
     pub fn fired(&self, before: &Schedule, tasks: &[(TaskId, bool)], now: Timestamp) -> Schedule {
@@ -400,6 +355,7 @@ impl Firing {
             last_task: tasks.last().map(|(id, _)| *id).or(before.last_task),
             fired: before.fired.saturating_add(u64::try_from(created).unwrap_or(u64::MAX)),
             skipped: before.skipped.saturating_add(u64::from(self.skipped)),
+            left_out: self.left_out.as_deref().map(stored_text).or_else(|| before.left_out.clone()),
             error: self.error.as_deref().map(stored_text),
             updated_at: now,
             ..before.clone()
@@ -458,10 +414,20 @@ mod tests {
             assert_eq!(schedule.most_slots(), most, "{missed:?} {overlap:?}");
         }
         let skip = new(Missed::Skip, Overlap::Allow).admit(None, at(0));
-        assert_eq!(skip.plan(vec![at(100)], None, at(160)).slots, [at(100)], "late, not missed");
-        assert!(skip.plan(vec![at(100)], None, at(161)).slots.is_empty());
+        assert_eq!(skip.plan(&[at(100)], None, at(160)).slots, [at(100)], "late, not missed");
+        assert!(skip.plan(&[at(100)], None, at(161)).slots.is_empty());
+        let plan = skip.plan(&[at(50), at(100)], None, at(161));
+        assert_eq!(plan.skipped, 2);
+        let why =
+            "2 slots until 1970-01-01T00:01:40.000000Z: no leader was there to submit their tasks in time";
+        assert_eq!(plan.left_out.unwrap(), why);
         let one = new(Missed::One, Overlap::Allow).admit(None, at(0));
-        assert_eq!(one.plan(vec![at(100)], None, at(1_000_000)).slots, [at(100)]);
+        let plan = one.plan(&[at(98), at(99), at(100)], None, at(100));
+        assert_eq!((plan.slots, plan.skipped), (vec![at(100)], 2), "all but the last are left out");
+        let three = new(all, Overlap::Allow).admit(None, at(0));
+        let plan = three.plan(&[at(97), at(98), at(99), at(100)], None, at(100));
+        assert_eq!((plan.slots, plan.skipped), (vec![at(98), at(99), at(100)], 1));
+        assert_eq!(one.plan(&[at(100)], None, at(1_000_000)).slots, [at(100)]);
     }
 
     #[test]
@@ -469,15 +435,20 @@ mod tests {
         let plan = |overlap, previous| {
             let mut schedule = new(Missed::One, overlap).admit(None, at(0));
             schedule.last_task = Some(TaskId::from_bytes([1; 16]));
-            schedule.plan(vec![at(100)], previous, at(100))
+            schedule.plan(&[at(100)], previous, at(100))
         };
         for overlap in [Overlap::Allow, Overlap::Queue, Overlap::Skip, Overlap::Replace] {
             for previous in [None, Some(State::Completed)] {
                 let plan = plan(overlap, previous);
                 assert_eq!((plan.slots.len(), plan.cancel), (1, None), "nothing overlaps");
+                assert_eq!((plan.skipped, plan.left_out), (0, None));
             }
         }
-        assert!(plan(Overlap::Skip, Some(State::Running)).slots.is_empty());
+        let skipped = plan(Overlap::Skip, Some(State::Running));
+        assert_eq!((skipped.slots, skipped.skipped), (vec![], 1));
+        assert!(
+            skipped.left_out.unwrap().ends_with("the task of the slot before was not over (overlap: skip)")
+        );
         assert_eq!(plan(Overlap::Allow, Some(State::Running)).slots.len(), 1);
         let replace = plan(Overlap::Replace, Some(State::Pending));
         assert_eq!((replace.slots.len(), replace.cancel), (1, Some(TaskId::from_bytes([1; 16]))));
@@ -500,12 +471,14 @@ mod tests {
             last_at: Some(at(100)),
             tasks: Vec::new(),
             skipped: 2,
+            left_out: Some("two".into()),
             error: None,
         };
         assert!(fired.check(&first).is_ok());
         let first = fired.fired(&first, &[(TaskId::from_bytes([1; 16]), true)], at(101));
         assert!(fired.check(&first).is_err(), "once");
         assert_eq!((first.next_at, first.fired, first.skipped), (at(200), 1, 2));
+        assert_eq!(first.left_out.as_deref(), Some("two"));
         let same = new(Missed::Skip, Overlap::Skip).admit(Some(&first), at(150));
         assert_eq!((same.next_at, same.fired, same.last_at), (at(200), 1, Some(at(100))));
         let other = NewSchedule { cron: "1 0 * * *".into(), ..new(Missed::One, Overlap::Allow) };

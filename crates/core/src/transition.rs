@@ -193,14 +193,14 @@ fn finish(
                     Some(asked) => (*asked).min(limits::RETRY_AFTER),
                     None => task.spec.retry.delay(task.status.attempt, roll(task.id, token.lease)),
                 };
-                draft.status.due_at = Some(draft.now.plus(delay));
+                draft.status.due_at = Some(draft.clock.plus(delay));
                 State::WaitingForRetry
             };
             draft.status.error = Some(error.clone());
             draft.enter(to, Reason::Failed, worker, Some(&error));
         }
         Outcome::Snoozed { delay } => {
-            draft.status.due_at = Some(draft.now.plus((*delay).min(limits::RETRY_AFTER)));
+            draft.status.due_at = Some(draft.clock.plus((*delay).min(limits::RETRY_AFTER)));
             draft.status.attempt = draft.status.attempt.saturating_sub(1);
             draft.enter(State::Scheduled, Reason::Snoozed, worker, None);
         }
@@ -381,7 +381,7 @@ fn postpone(task: &Task, delay: Duration, now: Timestamp) -> Result<Changes, Rej
         return Err(Rejected::NotRetrying { task: task.id, state: task.status.state });
     }
     let mut draft = Draft::of(task, now);
-    draft.status.due_at = Some(draft.now.plus(delay.min(limits::RETRY_AFTER)));
+    draft.status.due_at = Some(draft.clock.plus(delay.min(limits::RETRY_AFTER)));
     Ok(if draft.status == task.status { Changes::default() } else { draft.done() })
 }
 

@@ -31,20 +31,34 @@ struct Event {
 
 #[derive(Clone, Debug)]
 enum What {
-    Submitted { due: Timestamp },
+    Submitted {
+        due: Timestamp,
+    },
     GotSlot,
-    Claimed { by: WorkerId },
+    Claimed {
+        by: WorkerId,
+    },
     Started,
     Completed,
-    Failed { retryable: bool, retry_after: Option<Duration> },
-    Snoozed { delay: Duration },
+    /// With what the clock showed, from which waits are counted: it may have been set back.
+    Failed {
+        retryable: bool,
+        retry_after: Option<Duration>,
+        clock: Timestamp,
+    },
+    Snoozed {
+        delay: Duration,
+        clock: Timestamp,
+    },
     GaveUp,
     Released,
     Expired,
     Cancelled,
     Retried,
     StartedOver,
-    PutOff { until: Timestamp },
+    PutOff {
+        until: Timestamp,
+    },
     Resolved,
     CameDue,
 }
@@ -166,9 +180,9 @@ impl Story {
         }
         match (self.state(), last.what) {
             (State::Scheduled, What::Submitted { due }) => Some(due),
-            (State::Scheduled, What::Snoozed { delay }) => Some(last.at.plus(delay)),
-            (State::WaitingForRetry, What::Failed { retry_after, .. }) => {
-                Some(last.at.plus(retry_after.unwrap_or(self.backoff())))
+            (State::Scheduled, What::Snoozed { delay, clock }) => Some(clock.plus(delay)),
+            (State::WaitingForRetry, What::Failed { retry_after, clock, .. }) => {
+                Some(clock.plus(retry_after.unwrap_or(self.backoff())))
             }
             _ => None,
         }
@@ -209,7 +223,7 @@ fn decide(story: &Story, step: &Step) -> Result<Vec<Event>, Refusal> {
     let what = match &step.command {
         Command::Start { token, at: started } => return start(story, token, *started, at),
         Command::Finish { token, outcome, started_at } => {
-            return finish(story, token, outcome, *started_at, at);
+            return finish(story, token, outcome, *started_at, (at, step.now));
         }
         Command::Report { token, .. } => may_speak(story, token).map(|_| None)?,
         Command::Claim { worker, .. } => claim(story, worker, step.paused)?,
@@ -227,7 +241,7 @@ fn decide(story: &Story, step: &Step) -> Result<Vec<Event>, Refusal> {
         Command::Postpone { .. } if story.state() != State::WaitingForRetry => return Err("not_retrying"),
         Command::Postpone { delay, .. } => {
             // Where the task is has not changed, and since when it is there neither.
-            let (until, at) = (at.plus(*delay), story.last().at);
+            let (until, at) = (step.now.plus(*delay), story.last().at);
             let put_off = Event { at, what: What::PutOff { until } };
             return Ok(if story.due() == Some(until) { Vec::new() } else { vec![put_off] });
         }
@@ -351,7 +365,7 @@ fn finish(
     token: &Token,
     outcome: &Outcome,
     started_at: Option<Timestamp>,
-    at: Timestamp,
+    (at, clock): (Timestamp, Timestamp),
 ) -> Result<Vec<Event>, Refusal> {
     if is_last_claimer(story, token) && has_ended_so(story, outcome) {
         return Ok(vec![]);
@@ -367,9 +381,9 @@ fn finish(
     let what = match outcome {
         Outcome::Completed { .. } => What::Completed,
         Outcome::Failed { retryable, retry_after, .. } => {
-            What::Failed { retryable: *retryable, retry_after: *retry_after }
+            What::Failed { retryable: *retryable, retry_after: *retry_after, clock }
         }
-        Outcome::Snoozed { delay } => What::Snoozed { delay: *delay },
+        Outcome::Snoozed { delay } => What::Snoozed { delay: *delay, clock },
         Outcome::Cancelled { .. } => What::GaveUp,
         Outcome::Skipped { .. } | Outcome::Expanded { .. } => panic!("refused above"),
     };

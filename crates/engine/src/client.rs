@@ -41,6 +41,12 @@ impl Client {
         Self { store, namespace: Name::default(), rules, flows }
     }
 
+    /// The namespace that it submits to.
+    #[must_use]
+    pub fn namespace_name(&self) -> &Name {
+        &self.namespace
+    }
+
     /// The same client for another namespace.
     pub fn namespace(&self, namespace: &str) -> Result<Self> {
         Ok(Self { namespace: Name::namespace(namespace)?, ..self.clone() })
@@ -136,7 +142,8 @@ impl Client {
             let mut found = self.store.task(task.id).await?;
             any |= found.is_some();
             if let (None, Some(key)) = (&found, &task.key)
-                && let Some(other) = self.store.find(&task.namespace, &task.kind, key).await?
+                && let Some(other) =
+                    self.store.find(task.namespace.clone(), task.kind.clone(), key.into()).await?
             {
                 found = self.store.task(other).await?;
             }
@@ -156,7 +163,7 @@ impl Client {
 
     /// The task of this namespace that has an idempotency key.
     pub async fn find(&self, kind: &str, key: &str) -> Result<Option<TaskId>> {
-        self.store.find(&self.namespace, &Name::kind(kind)?, key).await
+        self.store.find(self.namespace.clone(), Name::kind(kind)?, key.into()).await
     }
 
     /// A page of tasks, newest first unless the page says otherwise. All namespaces, unless the filter says otherwise.
@@ -224,7 +231,7 @@ impl Client {
 
     /// Pauses a queue of this namespace, or lets it go on.
     pub async fn pause(&self, queue: &str, paused: bool) -> Result<()> {
-        self.store.pause(&self.namespace, &Name::queue(queue)?, paused).await
+        self.store.pause(self.namespace.clone(), Name::queue(queue)?, paused).await
     }
 
     /// All registered workers.
@@ -234,22 +241,22 @@ impl Client {
 
     /// Registers an entity of this namespace, written `type:id`; says whether it is new.
     pub async fn register_entity(&self, entity: &str) -> Result<bool> {
-        self.store.set_entity(&self.namespace, &entity.parse()?, true).await
+        self.store.set_entity(self.namespace.clone(), entity.parse()?, true).await
     }
 
     /// Forgets an entity of this namespace; says whether it was known.
     pub async fn forget_entity(&self, entity: &str) -> Result<bool> {
-        self.store.set_entity(&self.namespace, &entity.parse()?, false).await
+        self.store.set_entity(self.namespace.clone(), entity.parse()?, false).await
     }
 
     /// Whether an entity of this namespace is registered.
     pub async fn has_entity(&self, entity: &str) -> Result<bool> {
-        self.store.has_entity(&self.namespace, &entity.parse()?).await
+        self.store.has_entity(self.namespace.clone(), entity.parse()?).await
     }
 
     /// Registered entities of this namespace, by name, at most `limit`, from the first after `after`.
     pub async fn entities(&self, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
-        self.store.entities(&self.namespace, after, limit).await
+        self.store.entities(self.namespace.clone(), after.cloned(), limit).await
     }
 }
 

@@ -18,6 +18,7 @@ use crate::error::TaskError;
 use crate::handler::Handlers;
 use crate::steps::Flow;
 use crate::stop::{Stop, StopReason};
+use crate::worker::fence::Hold;
 
 /// The attempt that a handler runs: which task it is, how long it has, whether to stop, and a way to tell how far it is. Cheap
 /// to clone.
@@ -40,6 +41,8 @@ pub(crate) struct Attempt {
     /// What the attempt's own span is, if it is recorded.
     pub(crate) trace: OnceLock<TraceParent>,
     pub(crate) stop: Stop,
+    /// Until when the lease is sure; always, in a test.
+    pub(crate) hold: Option<Hold>,
     pub(crate) notebook: Notebook,
 }
 
@@ -100,7 +103,19 @@ impl Context {
         self.0.task.status.attempt
     }
 
-    /// The number of this claim, never used again.
+    /// Whether the lease is surely still this attempt's: it was not told to stop, and the worker's last heartbeat was confirmed recently
+    /// enough. If not, the attempt is told to stop. Handlers are started only if this is so; ask again before something that must not be
+    /// done twice. A process may be stopped right after the question: what must never happen twice needs [`Context::lease`] as well.
+    #[must_use]
+    pub fn holds_lease(&self) -> bool {
+        if self.0.hold.as_ref().is_some_and(|hold| !hold.is_sure()) {
+            self.0.stop.tell(StopReason::Fenced);
+        }
+        self.0.stop.reason().is_none()
+    }
+
+    /// The number of this claim: the fencing token. It goes up with every claim of the task and is never used again. Something outside
+    /// that keeps the highest number it has seen of a task, and refuses lower ones, is safe from a worker that comes too late.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.0.task.status.lease

@@ -413,7 +413,7 @@ impl DiscoveryFunctions<'_> {
         name: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<ReadyWorkflow>> {
-        self.0.store().ready_workflows(namespace, name, limit).await
+        self.0.store().ready_workflows(namespace.cloned(), name.cloned(), limit).await
     }
 
     /// One workflow, and how many of its steps a worker may take now.

@@ -84,10 +84,10 @@ pub use submit::Submit;
 pub use windlass::Windlass;
 pub use windlass_core::*;
 pub use windlass_store::{
-    AuditListing, Claim, Claimed, Clock, Count, Cursor, Defined, DefinitionLine, Due, Error, Filter, Listing,
-    ManualClock, MemoryStore, Page, Pulse, ReadyWorkflow, Receipt, Reconciled, Record, Rings, Started, Store,
-    StoredDefinition, Submitted, SystemClock, Turn, Turned, WorkflowCount, WorkflowFilter, WorkflowListing,
-    WorkflowRecord, Wrap, Wrapped,
+    AuditListing, Catalog, Claim, Claimed, Clock, Count, Cursor, Defined, DefinitionLine, Due, Error, Filter,
+    Listing, ManualClock, MemoryStore, Page, Pulse, Reads, ReadyWorkflow, Receipt, Reconciled, Record, Rings,
+    Started, Store, StoredDefinition, Submitted, SystemClock, Turn, Turned, WorkflowCount, WorkflowFilter,
+    WorkflowListing, WorkflowRecord, Wrap, Wrapped, Writes, verbs,
 };
 #[cfg(feature = "postgres")]
 pub use windlass_store::{PostgresStore, postgres};
@@ -95,7 +95,7 @@ pub use windlass_store::{PostgresStore, postgres};
 pub use windlass_store::{RemoteStore, remote};
 #[cfg(feature = "sqlite")]
 pub use windlass_store::{SqliteStore, sqlite};
-pub use worker::{RunningWorker, WorkerBuilder};
+pub use worker::{ReportResult, RunningWorker, WorkerBuilder};
 pub use workflow::{
     Inspection, Missing, MissingStep, Start as StartWorkflow, StepAncestor, StepExplanation, StepWaits,
 };

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument, Span, debug, debug_span, info_span};
-use windlass_core::{Name, NewTask, NewWorkflow, Outcome, Source, State, Task};
-use windlass_store::{Receipt, Result, Submitted, Turned, Wrap};
+use windlass_core::{Command, Firing, Name, NewTask, NewWorkflow, Outcome, Source, State, Task, Term};
+use windlass_store::{Receipt, Result, Store, Submitted, Turn, Turned, Wrap};
 
 use crate::context::Attempt;
 use crate::kinds::label;
@@ -43,33 +43,56 @@ impl Wrap for Observe {
         answer
     }
 
-    fn submitted(&self, kinds: &[Name], answer: &[Submitted]) {
-        let new = kinds.iter().zip(answer).filter(|(_, one)| one.created);
-        for (kind, tasks) in tally(new.map(|(kind, _)| label(kind))) {
-            metrics::counter!("windlass_tasks_enqueued_total", "kind" => kind.to_string()).increment(tasks);
-        }
+    async fn submit(&self, inner: &dyn Store, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+        let kinds = kinds_of(&tasks);
+        inner.submit(tasks).await.inspect(|answer| count_submitted(&kinds, answer))
     }
 
-    fn turned(&self, deletions: &[usize], answer: &Turned) {
-        let kept = answer.receipts.iter().enumerate().filter(|(at, _)| !deletions.contains(at));
-        let changed = kept.filter_map(|(_, receipt)| receipt.as_ref().ok()).filter(|one| one.changed);
-        let sorts = changed.filter_map(|Receipt { kind, state, attempt, .. }| match state {
-            State::WaitingForRetry => Some((label(kind), *state, (*attempt).min(MOST_ATTEMPTS))),
-            state => state.is_final().then(|| (label(kind), *state, 0)),
-        });
-        for ((kind, state, attempt), tasks) in tally(sorts) {
-            let kind = || kind.to_string();
-            if state == State::WaitingForRetry {
-                let attempt = attempt.to_string();
-                metrics::counter!("windlass_task_retries_total", "kind" => kind(), "attempt" => attempt)
-                    .increment(tasks);
-                continue;
-            }
-            metrics::counter!("windlass_tasks_completed_total", "kind" => kind(), "state" => state.word())
+    async fn fire(&self, inner: &dyn Store, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        let kinds = kinds_of(&firing.tasks);
+        inner.fire(firing, term).await.inspect(|answer| count_submitted(&kinds, answer))
+    }
+
+    async fn turn(&self, inner: &dyn Store, turn: Turn) -> Result<Turned> {
+        let commands = turn.commands.iter().enumerate();
+        let deletions = commands.filter(|(_, command)| matches!(command, Command::Delete { .. }));
+        let deletions: Vec<usize> = deletions.map(|(at, _)| at).collect();
+        inner.turn(turn).await.inspect(|answer| count_ended(&deletions, answer))
+    }
+}
+
+fn kinds_of(tasks: &[NewTask]) -> Vec<Name> {
+    tasks.iter().map(|task| task.kind.clone()).collect()
+}
+
+/// Counts what was created. `kinds` are those of the tasks that were submitted.
+fn count_submitted(kinds: &[Name], answer: &[Submitted]) {
+    let new = kinds.iter().zip(answer).filter(|(_, one)| one.created);
+    for (kind, tasks) in tally(new.map(|(kind, _)| label(kind))) {
+        metrics::counter!("windlass_tasks_enqueued_total", "kind" => kind.to_string()).increment(tasks);
+    }
+}
+
+/// Counts what has ended or waits for a retry. The receipts at `deletions` are of tasks that are deleted, and say what they were.
+fn count_ended(deletions: &[usize], answer: &Turned) {
+    let kept = answer.receipts.iter().enumerate().filter(|(at, _)| !deletions.contains(at));
+    let changed = kept.filter_map(|(_, receipt)| receipt.as_ref().ok()).filter(|one| one.changed);
+    let sorts = changed.filter_map(|Receipt { kind, state, attempt, .. }| match state {
+        State::WaitingForRetry => Some((label(kind), *state, (*attempt).min(MOST_ATTEMPTS))),
+        state => state.is_final().then(|| (label(kind), *state, 0)),
+    });
+    for ((kind, state, attempt), tasks) in tally(sorts) {
+        let kind = || kind.to_string();
+        if state == State::WaitingForRetry {
+            let attempt = attempt.to_string();
+            metrics::counter!("windlass_task_retries_total", "kind" => kind(), "attempt" => attempt)
                 .increment(tasks);
-            if state == State::DeadLetter {
-                metrics::counter!("windlass_tasks_dead_letter_total", "kind" => kind()).increment(tasks);
-            }
+            continue;
+        }
+        metrics::counter!("windlass_tasks_completed_total", "kind" => kind(), "state" => state.word())
+            .increment(tasks);
+        if state == State::DeadLetter {
+            metrics::counter!("windlass_tasks_dead_letter_total", "kind" => kind()).increment(tasks);
         }
     }
 }

@@ -50,12 +50,13 @@ impl SetSchedule {
         self
     }
 
-    async fn set(self) -> Result<Schedule> {
+    /// The schedule that is set.
+    pub async fn build(self) -> Result<NewSchedule> {
         let cron = Cron::parse(&self.cron, &self.zone)?;
         let task = self.task.build()?;
         self.client.rules.check_task(&task)?;
         let now = self.client.store.now().await?;
-        let schedule = NewSchedule {
+        Ok(NewSchedule {
             namespace: self.client.namespace.clone(),
             name: name(&self.name)?,
             cron: self.cron,
@@ -65,8 +66,12 @@ impl SetSchedule {
             overlap: self.overlap,
             paused: self.paused,
             next_at: cron.next_after(now).unwrap_or(Timestamp::MAX),
-        };
-        self.client.store.set_schedule(schedule).await
+        })
+    }
+
+    async fn set(self) -> Result<Schedule> {
+        let store = self.client.store.clone();
+        store.set_schedule(self.build().await?).await
     }
 }
 
@@ -126,40 +131,48 @@ impl Client {
 
     /// Forgets a schedule; says whether there was one. Tasks that it submitted stay.
     pub async fn remove_schedule(&self, schedule: &str) -> Result<bool> {
-        self.store.remove_schedule(&self.namespace, &name(schedule)?).await
+        self.store.remove_schedule(self.namespace.clone(), name(schedule)?).await
     }
 
     /// Pauses a schedule, or lets it go on with the first slot from now on.
     pub async fn pause_schedule(&self, schedule: &str, paused: bool) -> Result<Schedule> {
+        self.store.set_schedule(self.build_paused(schedule, paused).await?).await
+    }
+
+    /// The schedule that [`pause_schedule`](Self::pause_schedule) sets.
+    pub async fn build_paused(&self, schedule: &str, paused: bool) -> Result<NewSchedule> {
         let Schedule { namespace, name, cron, zone, template, missed, overlap, .. } =
             self.find_schedule(schedule).await?;
         let now = self.store.now().await?;
         let next_at = Cron::parse(&cron, &zone)?.next_after(now).unwrap_or(Timestamp::MAX);
         let paused = Some(paused);
-        let same = NewSchedule { namespace, name, cron, zone, template, missed, overlap, paused, next_at };
-        self.store.set_schedule(same).await
+        Ok(NewSchedule { namespace, name, cron, zone, template, missed, overlap, paused, next_at })
     }
 
     /// Submits what a schedule submits, now, whatever its times and policies say.
     pub async fn run_schedule(&self, schedule: &str) -> Result<Submitted> {
         loop {
-            let schedule = self.find_schedule(schedule).await?;
-            let firing = Firing {
-                namespace: schedule.namespace.clone(),
-                name: schedule.name.clone(),
-                expected: schedule.next_at,
-                next_at: schedule.next_at,
-                last_at: None,
-                tasks: vec![schedule.task(task_id(), None)],
-                skipped: 0,
-                error: None,
-            };
-            match self.store.fire(firing, None).await {
+            match self.store.fire(self.build_firing(schedule).await?, None).await {
                 Ok(mut submitted) => return Ok(submitted.remove(0)),
                 // A slot came in between; the schedule is looked at again.
                 Err(Error::Rejected(Rejected::ScheduleMoved { .. })) => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+    /// What [`run_schedule`](Self::run_schedule) fires.
+    pub async fn build_firing(&self, schedule: &str) -> Result<Firing> {
+        let schedule = self.find_schedule(schedule).await?;
+        Ok(Firing {
+            namespace: schedule.namespace.clone(),
+            name: schedule.name.clone(),
+            expected: schedule.next_at,
+            next_at: schedule.next_at,
+            last_at: None,
+            tasks: vec![schedule.task(task_id(), None)],
+            skipped: 0,
+            left_out: None,
+            error: None,
+        })
     }
 }

@@ -231,7 +231,8 @@ async fn nest(
     input: Json,
 ) -> Result<Result<Prepared, TaskError>, Error> {
     if let Source::Named { name, version } = &source
-        && let Some(found) = store.definition(&flow.namespace, name, version.as_deref()).await?
+        && let Some(found) =
+            store.definition(flow.namespace.clone(), name.clone(), version.as_deref().map(Into::into)).await?
         && let Err(invalid) = check_input(found.blueprint.definition(), input.as_str())
     {
         return Ok(Err(TaskError::fail(invalid)));

@@ -94,7 +94,13 @@ impl TestEngine {
     /// Moves the clock forward and does what that asks for: what is due becomes claimable, schedules fire.
     pub async fn advance(&self, by: Duration) -> Result<()> {
         self.clock.advance(by);
-        self.shared.store().heartbeat(&self.shared.setup.id, Vec::new()).await?;
+        self.shared.store().heartbeat(self.shared.setup.id.clone(), Vec::new()).await?;
+        leader::once(&self.shared).await
+    }
+
+    /// Sets the clock back, as when one that was wrong is corrected, and does what that asks for.
+    pub async fn set_back(&self, by: Duration) -> Result<()> {
+        self.clock.set(self.clock.now().minus(by));
         leader::once(&self.shared).await
     }
 
@@ -143,6 +149,7 @@ impl TestEngine {
             started: now,
             trace: OnceLock::new(),
             stop: crate::stop::Stop::default(),
+            hold: None,
             notebook,
         };
         let Ended { report, verdict, .. } =

@@ -32,18 +32,20 @@ impl Client {
     pub async fn define(&self, definition: Definition) -> Result<Defined> {
         let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
         check_expressions(&blueprint)?;
-        self.store.define(&self.namespace, blueprint.definition().clone()).await
+        self.store.define(self.namespace.clone(), blueprint.definition().clone()).await
     }
 
     /// A definition of this namespace; the newest of that name if no version is asked for.
     pub async fn definition(&self, name: &str, version: Option<&str>) -> Result<Option<StoredDefinition>> {
-        self.store.definition(&self.namespace, &Name::new("definition", name)?, version).await
+        self.store
+            .definition(self.namespace.clone(), Name::new("definition", name)?, version.map(Into::into))
+            .await
     }
 
     /// The newest version of each definition of this namespace, or all versions of one of them.
     pub async fn definitions(&self, name: Option<&str>) -> Result<Vec<DefinitionLine>> {
         let name = name.map(|name| Name::new("definition", name)).transpose()?;
-        self.store.definitions(&self.namespace, name.as_ref()).await
+        self.store.definitions(self.namespace.clone(), name.as_ref().cloned()).await
     }
 
     /// A workflow to start, of a definition that the store has. Set what differs from the defaults, then `.await` it.
@@ -136,6 +138,11 @@ impl Client {
     /// Starts a workflow that repeats another from a step on: what that step does not come before is taken over if it is done. It is part of
     /// the same trace.
     pub async fn rerun(&self, id: WorkflowId, from: &str, by: By) -> Result<Started> {
+        self.start_new(self.build_rerun(id, from, by).await?).await
+    }
+
+    /// The workflow that [`rerun`](Self::rerun) starts.
+    pub async fn build_rerun(&self, id: WorkflowId, from: &str, by: By) -> Result<NewWorkflow> {
         let unknown = Rejected::UnknownWorkflow { workflow: id };
         let Inspection { record, tasks, .. } = self.inspect(id).await?.ok_or(unknown)?;
         let (workflow, blueprint) = (&record.workflow, &record.blueprint);
@@ -152,7 +159,7 @@ impl Client {
             true => Source::AdHoc(Box::new(blueprint.definition().clone())),
             false => Source::Named { name: workflow.name.clone(), version: Some(workflow.version.clone()) },
         };
-        let new = NewWorkflow {
+        Ok(NewWorkflow {
             namespace: workflow.namespace.clone(),
             priority: workflow.priority,
             origin: Some(id),
@@ -160,12 +167,45 @@ impl Client {
             traceparent: tasks.iter().find_map(|task| task.spec.traceparent),
             actor: by.actor,
             ..NewWorkflow::new(workflow_id(), source, record.input.clone())
+        })
+    }
+
+    /// Checks the input and the identity against the definition, then starts it.
+    pub async fn start_workflow(&self, mut new: NewWorkflow) -> Result<Started> {
+        new.check()?;
+        let definition: Arc<Blueprint> = match &mut new.source {
+            Source::Named { name, version } => {
+                let found =
+                    self.store.definition(new.namespace.clone(), name.clone(), version.clone()).await?;
+                let unknown =
+                    || Rejected::UnknownDefinition { name: name.to_string(), version: version.clone() };
+                let found = found.ok_or_else(unknown)?;
+                // The one that was checked is the one that is started.
+                *version = Some(found.version.clone());
+                found.blueprint
+            }
+            Source::AdHoc(definition) => {
+                let blueprint =
+                    Blueprint::of((**definition).clone()).map_err(|flaws| Rejected::Unsound { flaws })?;
+                check_expressions(&blueprint)?;
+                Arc::new(blueprint)
+            }
         };
+        let definition = definition.definition();
+        check_input(definition, new.input.as_str())?;
+        match (definition.identity, &new.key) {
+            (Identity::Strict, None) => new.key = Some(identity_of(&new.input)),
+            (Identity::CallerProvided, None) => {
+                let expected = "a key: the definition wants every start to have one";
+                return Err(Invalid::new("idempotency key", "", expected).into());
+            }
+            _ => {}
+        }
         self.start_new(new).await
     }
 
-    /// Starts a workflow, as part of a span of its own.
-    async fn start_new(&self, mut new: NewWorkflow) -> Result<Started> {
+    /// Starts a workflow as it is, as part of a span of its own.
+    pub async fn start_new(&self, mut new: NewWorkflow) -> Result<Started> {
         let span = observe::starting(&new);
         new.traceparent = new.traceparent.or_else(|| trace::identify(&span));
         self.send_start(new).instrument(span).await
@@ -379,38 +419,13 @@ impl Start {
         })
     }
 
-    /// Checks the input and the identity against the definition, then starts it.
+    /// What was asked for, unchecked.
+    pub fn build(self) -> Result<NewWorkflow> {
+        Ok(self.new?)
+    }
+
     async fn send(self) -> Result<Started> {
-        let (client, mut new) = (self.client, self.new?);
-        new.check()?;
-        let definition: Arc<Blueprint> = match &mut new.source {
-            Source::Named { name, version } => {
-                let found = client.store.definition(&client.namespace, name, version.as_deref()).await?;
-                let unknown =
-                    || Rejected::UnknownDefinition { name: name.to_string(), version: version.clone() };
-                let found = found.ok_or_else(unknown)?;
-                // The one that was checked is the one that is started.
-                *version = Some(found.version.clone());
-                found.blueprint
-            }
-            Source::AdHoc(definition) => {
-                let blueprint =
-                    Blueprint::of((**definition).clone()).map_err(|flaws| Rejected::Unsound { flaws })?;
-                check_expressions(&blueprint)?;
-                Arc::new(blueprint)
-            }
-        };
-        let definition = definition.definition();
-        check_input(definition, new.input.as_str())?;
-        match (definition.identity, &new.key) {
-            (Identity::Strict, None) => new.key = Some(identity_of(&new.input)),
-            (Identity::CallerProvided, None) => {
-                let expected = "a key: the definition wants every start to have one";
-                return Err(Invalid::new("idempotency key", "", expected).into());
-            }
-            _ => {}
-        }
-        client.start_new(new).await
+        self.client.start_workflow(self.new?).await
     }
 }
 

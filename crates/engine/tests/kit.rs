@@ -166,3 +166,39 @@ async fn real_workers_may_be_started_on_it() {
     assert_eq!(done.task.status.worker.as_ref(), Some(worker.id()));
     worker.stop().await.unwrap();
 }
+
+/// The clock is an hour ahead for ten seconds, and is then corrected: whatever was counted by it does not wait for that hour.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_ahead_keeps_nothing_waiting() {
+    let engine = engine().await;
+    let client = engine.client();
+    client.schedule("often", "* * * * * *", client.submit(&work("tick", 0))).await.unwrap();
+    let retried = client.submit(&work("retry", 0)).await.unwrap().id;
+    let later = client.submit(&work("later", 0)).delay(secs(1_800)).await.unwrap().id;
+    engine.advance(secs(3_600)).await.unwrap();
+    for _ in 0..10 {
+        engine.advance(secs(1)).await.unwrap();
+        engine.drain().await.unwrap();
+    }
+    assert_eq!(engine.state(later).await.unwrap(), State::Completed, "by that clock its moment had come");
+    let [snoozed, lost] = [client.submit(&work("snooze", 0)).await.unwrap().id, retried];
+    engine.drain().await.unwrap();
+    assert_eq!(engine.state(lost).await.unwrap(), State::Completed);
+    let fired = client.schedules().await.unwrap()[0].fired;
+    engine.set_back(secs(3_600)).await.unwrap();
+    assert_eq!(client.schedules().await.unwrap()[0].next_at, engine.now().plus(secs(1)));
+    for second in 1..=60 {
+        assert_eq!(engine.state(snoozed).await.unwrap(), State::Scheduled, "{second}");
+        engine.advance(secs(1)).await.unwrap();
+        engine.drain().await.unwrap();
+    }
+    assert_eq!(engine.state(snoozed).await.unwrap(), State::Completed);
+    assert_eq!(client.schedules().await.unwrap()[0].fired, fired + 60, "each second once");
+    // The ten seconds come again. Their slots were fired, and are not fired twice.
+    engine.advance(secs(3_600 - 60)).await.unwrap();
+    engine.drain().await.unwrap();
+    let before = client.schedules().await.unwrap()[0].fired;
+    engine.set_back(secs(5)).await.unwrap();
+    engine.advance(secs(5)).await.unwrap();
+    assert_eq!(client.schedules().await.unwrap()[0].fired, before);
+}

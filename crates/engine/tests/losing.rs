@@ -149,8 +149,8 @@ async fn a_store_that_is_down_is_not_asked_all_the_time() {
     plan.take_calls();
     pass(secs(600)).await;
     let calls = plan.take_calls();
-    assert!(calls["turn"] <= 140 && calls["campaign"] <= 140 && calls["heartbeat"] <= 601, "{calls:?}");
-    assert_eq!(calls.len(), 3, "{calls:?}");
+    assert!(calls["campaign"] <= 140 && calls["heartbeat"] <= 601, "{calls:?}");
+    assert_eq!(calls.len(), 2, "nothing is claimed that could not be started: {calls:?}");
     plan.mend();
     pass(secs(6)).await;
     let again = plan.take_calls();
@@ -261,7 +261,7 @@ async fn a_worker_that_was_forgotten_registers_again_and_goes_on() {
         let worker = worker(&windlass).handle(runs.handler()).leads(leads).start().await.unwrap();
         let id = client.submit(&work("a", 30_000)).await.unwrap().id;
         pass(secs(5)).await;
-        windlass.store().deregister(worker.id()).await.unwrap();
+        windlass.store().deregister(worker.id().clone()).await.unwrap();
         pass(secs(6)).await;
         assert_eq!(client.workers().await.unwrap().len(), 1, "registered again");
         let next = client.submit(&work("b", 0)).await.unwrap().id;
@@ -281,7 +281,7 @@ async fn a_worker_that_was_forgotten_notices_at_its_next_claim() {
     let client = windlass.client();
     let worker = worker(&windlass).handle(runs.handler()).start().await.unwrap();
     pass(secs(1)).await;
-    windlass.store().deregister(worker.id()).await.unwrap();
+    windlass.store().deregister(worker.id().clone()).await.unwrap();
     let id = client.submit(&work("a", 0)).await.unwrap().id;
     pass(ms(500)).await;
     assert_eq!(state(&windlass, id).await, State::Completed);

@@ -81,6 +81,27 @@ async fn a_schedule_fires_at_its_slots() {
     worker.stop().await.unwrap();
 }
 
+/// How late the task of each slot was submitted, by a schedule of every second and one idle worker.
+#[tokio::test(start_paused = true)]
+async fn a_schedule_of_every_second_fires_at_each_of_its_slots() {
+    let windlass = engine();
+    let client = windlass.client();
+    client.schedule("second", "* * * * * *", client.submit(&work("a", 0))).await.unwrap();
+    let worker = start(&windlass).await;
+    pass(secs(25) + ms(500)).await;
+    let tasks = tasks(&client).await;
+    let slots: Vec<_> = (1..=25).map(|second| format!("schedule second {}", at(secs(second)))).collect();
+    let keys: Vec<_> = tasks.iter().filter_map(|record| record.task.spec.key.clone()).collect();
+    assert_eq!(keys, slots);
+    for (record, second) in tasks.iter().zip(1..) {
+        let late = record.task.spec.created_at.since(at(secs(second)));
+        assert!(late <= ms(250), "slot {second} fired {late:?} late");
+    }
+    let now = &client.schedules().await.unwrap()[0];
+    assert_eq!((now.fired, now.skipped, now.next_at), (25, 0, at(secs(26))));
+    worker.stop().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_a_schedule_is_refused() {
     let client = engine().client();
@@ -140,6 +161,21 @@ async fn missed_slots_are_made_up_for_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn slots_that_nobody_fired_are_counted() {
+    let windlass = engine();
+    let client = windlass.client();
+    client.schedule("s", "* * * * * *", client.submit(&work("a", 0))).await.unwrap();
+    pass(secs(10) + ms(500)).await;
+    let worker = start(&windlass).await;
+    pass(secs(1)).await;
+    let now = client.schedules().await.unwrap().remove(0);
+    assert_eq!((now.fired, now.skipped), (2, 9), "one run makes up for ten, and the next is on time");
+    let until = format!("9 slots until {}: no leader was there", at(secs(10)));
+    assert!(now.left_out.as_ref().unwrap().starts_with(&until), "{now:?}");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn slots_that_are_long_past_are_left_out_if_so_asked() {
     let windlass = engine();
     let client = windlass.client();
@@ -150,6 +186,7 @@ async fn slots_that_are_long_past_are_left_out_if_so_asked() {
     pass(secs(1)).await;
     let (skipping, other) = (&client.schedules().await.unwrap()[0], &client.schedules().await.unwrap()[1]);
     assert_eq!((skipping.fired, skipping.skipped, skipping.next_at), (0, 1, at(MINUTE * 120)));
+    assert!(skipping.left_out.as_ref().unwrap().contains("no leader was there"), "{skipping:?}");
     assert_eq!((other.fired, other.skipped, other.next_at), (1, 0, at(MINUTE * 120)), "one run by default");
     worker.stop().await.unwrap();
 }
@@ -263,6 +300,7 @@ async fn a_task_that_is_refused_is_noted_and_tried_at_the_next_slot() {
     pass(secs(60)).await;
     let fine = client.schedules().await.unwrap().remove(0);
     assert_eq!((fine.fired, fine.skipped, fine.error), (1, 3, None));
+    assert!(fine.left_out.unwrap().contains("planner:1"), "why slots were left out stays to be seen");
     worker.stop().await.unwrap();
 }
 

@@ -83,7 +83,7 @@ pub(crate) async fn run(session: &Session) -> Result<Answer> {
     )?;
     let victim = demo.lose_a_worker().await?;
     let records = demo.work_off(others).await;
-    demo.client.store().deregister(&victim).await?;
+    demo.client.store().deregister(victim.clone()).await?;
     let mut records = records?;
     records.push(demo.client.get(*last).await?.context("a submitted task is there")?);
 

@@ -1,5 +1,7 @@
 //! `windlass doctor`: what is wrong with a store, and what to do about it.
 
+mod file;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,28 +9,41 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use windlass::{
-    Command, Count, Due, Error, Filter, Leadership, Name, Page, Schedule, State, Store, Timestamp, Worker,
+    Command, Count, Due, Error, Filter, Leadership, Name, Page, RUN, Schedule, State, Store, Timestamp,
+    WORKFLOW, Worker,
 };
 
 use crate::address::{sqlite_path, without_password};
 use crate::escape::plain;
 use crate::failure::Usage;
+use crate::place::is_server;
 use crate::session::Session;
 use crate::show::Answer;
 
 /// Find what is stuck or set dangerously, and say what to do about it
 ///
-/// Looks at all namespaces and changes nothing. Ends with exit code 1 if it finds a problem.
+/// Looks at all namespaces and changes nothing.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  windlass doctor --store sqlite:windlass.db")]
+#[command(after_help = "Examples:
+  windlass doctor --store sqlite:windlass.db
+  windlass doctor --deep --json
+
+Exit codes: 0 no problem was found (there may be notes), 1 a problem was found or there is no such store, 2 not understood.")]
 pub(crate) struct DoctorArgs {
     /// An attempt that runs longer than this is worth a note
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
     long: Duration,
+    /// Also read everything in a SQLite store: is the file whole, can every row be read, does every history lead to where its task is,
+    /// do numbers agree with rows. Takes as long as reading all of it
+    #[arg(long)]
+    deep: bool,
 }
 
 /// How late what is due may be before it is stuck.
 const LATE: Duration = Duration::from_secs(60);
+
+/// How far ahead of the clock a row may be: clocks are corrected all the time.
+const AHEAD: Duration = Duration::from_secs(5);
 
 /// Rows looked at for one finding.
 const ROWS: usize = 1_000;
@@ -96,11 +111,33 @@ pub(crate) async fn run(session: &Session, args: &DoctorArgs) -> Result<Answer> 
         return Err(Usage::new(told).into());
     }
     let mut findings = Findings::default();
-    if is_behind(session, &mut findings).await? {
-        return Ok(told(&findings.0));
+    let path = sqlite_path(session.address()).filter(|path| path.exists());
+    if args.deep && path.is_none() && !is_server(session.address()) {
+        return Err(
+            Usage::new("--deep is for a SQLite store that is there; PostgreSQL has pg_amcheck").into()
+        );
     }
-    let store = &**session.open_existing().await?.store();
+    if args.deep && is_server(session.address()) {
+        return Err(Usage::new("--deep needs the store itself; name it with --store").into());
+    }
+    let opened = match is_behind(session, &mut findings).await {
+        Ok(true) => return Ok(told(&findings.0)),
+        Ok(false) => session.open_existing().await,
+        Err(error) => Err(error),
+    };
+    let store = match opened {
+        Ok(windlass) => &**windlass.store(),
+        // What there is cannot be opened, and that is a finding.
+        Err(error) if path.is_some() && error.is::<Error>() => {
+            findings.problem(error.to_string(), UNREADABLE);
+            return Ok(told(&findings.0));
+        }
+        Err(error) => return Err(error),
+    };
     settings(store, &mut findings).await?;
+    if let Some(path) = path {
+        file::disk(path, &mut findings);
+    }
     // First what is due, then the rest as it was at that moment, so that the findings fit together.
     let waiting = findings.read("what is due", store.due(ROWS).await);
     let now = if waiting == Due::default() { store.now().await? } else { waiting.now };
@@ -115,7 +152,11 @@ pub(crate) async fn run(session: &Session, args: &DoctorArgs) -> Result<Answer> 
     handlers(&counts, &alive, &paused, &mut findings);
     overdue(&schedules, &leads, now, &mut findings);
     long_attempts(store, now, args.long, &mut findings).await;
+    from_the_future(store, &workers, &schedules, now, &mut findings).await;
     rows(store, &mut findings).await;
+    if let Some(path) = path.filter(|_| args.deep) {
+        file::deep(path, &mut findings).await?;
+    }
     dead_letters(&counts, &mut findings);
     Ok(told(&findings.0))
 }
@@ -160,14 +201,14 @@ fn told(findings: &[Finding]) -> Answer {
 async fn settings(store: &dyn Store, findings: &mut Findings) -> Result<()> {
     let told = store.describe().await?;
     // Of a server, the store behind it.
-    let is_postgres = told.iter().any(|(name, value)| match *name {
+    let is_postgres = told.iter().any(|(name, value)| match &**name {
         "store" => value == "postgres",
         "behind it" => value.starts_with("store postgres"),
         _ => false,
     });
     for (name, value) in told {
         let what = format!("{name}: {value}");
-        match (name, value.split(':').next().unwrap_or_default()) {
+        match (&*name, value.split(':').next().unwrap_or_default()) {
             ("durability", "normal") => findings.note(
                 what,
                 "the last tasks before a power cut may be lost; use the default durability if that matters",
@@ -200,12 +241,51 @@ fn fleet(workers: &[Worker], alive: usize, now: Timestamp, findings: &mut Findin
         ),
         _ => findings.fine(format!("{alive} worker(s) alive")),
     }
-    for worker in workers.iter().filter(|worker| !worker.is_alive(now)) {
-        let silent = now.since(worker.heartbeat_at).as_secs();
-        let what = format!("worker {} on {:?} has been silent for {silent} s", worker.id, worker.host);
-        findings.note(
-            what,
+    let silent = |worker: &Worker| now.since(worker.heartbeat_at).as_secs();
+    let dead: Vec<&Worker> = workers.iter().filter(|worker| !worker.is_alive(now)).collect();
+    let (Some(last), Some(first)) = (
+        dead.iter().max_by_key(|worker| worker.heartbeat_at),
+        dead.iter().map(|worker| silent(worker)).max(),
+    ) else {
+        return;
+    };
+    let one = format!("worker {} on {:?} has been silent for {} s", last.id, last.host, silent(last));
+    match dead.len() {
+        1 => findings.note(
+            one,
             "it was killed or cut off; a leader gives its tasks to others and forgets it after an hour",
+        ),
+        count => findings.note(
+            format!("{count} workers are silent, for up to {first} s; the last: {one}"),
+            "they were killed or cut off; a leader gives their tasks to others and forgets them after an hour",
+        ),
+    }
+}
+
+/// What was written by a clock that was ahead of the present one.
+async fn from_the_future(
+    store: &dyn Store,
+    workers: &[Worker],
+    schedules: &[Schedule],
+    now: Timestamp,
+    findings: &mut Findings,
+) {
+    let newest = Page { limit: 100, oldest_first: false, after: None };
+    // If they cannot be read, that is told elsewhere.
+    let tasks = store.tasks(Filter::default(), newest).await.map(|listing| listing.tasks).unwrap_or_default();
+    let ahead =
+        |moments: Vec<Timestamp>| moments.into_iter().map(|at| at.since(now)).filter(|by| *by > AHEAD).max();
+    let workers = ahead(workers.iter().map(|worker| worker.heartbeat_at).collect());
+    let schedules = ahead(schedules.iter().map(|schedule| schedule.updated_at).collect());
+    let tasks = ahead(tasks.iter().map(|task| task.status.updated_at).collect());
+    let by = [workers, schedules, tasks].into_iter().flatten().max();
+    if let Some(by) = by {
+        let rows = [("workers", workers), ("schedules", schedules), ("tasks", tasks)];
+        let rows: Vec<&str> = rows.iter().filter(|(_, by)| by.is_some()).map(|(name, _)| *name).collect();
+        let (rows, by) = (rows.join(", "), crate::duration::rough(by));
+        findings.problem(
+            format!("the clock was set back: {rows} were written up to {by} from now"),
+            "check the clock (timedatectl); a leader counts leases and retries anew, and what was submitted for a moment waits for it",
         );
     }
 }
@@ -297,8 +377,12 @@ fn handlers(counts: &[Count], alive: &[&Worker], paused: &[(Name, Name)], findin
             "{tasks} task(s) of kind {:?} in queue {:?} of {:?}: no live worker takes them",
             &**kind, &**queue, &**namespace
         );
-        let advice =
-            format!("start one: windlass work --exec '{kind}=COMMAND'{}", at(namespace, Some(queue)));
+        let takes = match &**kind {
+            RUN => "--run-steps".into(),
+            WORKFLOW => "--workflows".into(),
+            kind => format!("--exec '{kind}=COMMAND'"),
+        };
+        let advice = format!("start one: windlass work {takes}{}", at(namespace, Some(queue)));
         match now {
             0 => findings.note(format!("{what}, and they are not due yet"), advice),
             _ => findings.problem(what, advice),

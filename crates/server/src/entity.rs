@@ -90,7 +90,7 @@ async fn set(session: &Session, entities: &[Entity], known: bool) -> Result<Answ
 
 async fn check(session: &Session, entity: &Entity) -> Result<Answer> {
     let client = session.existing().await?;
-    let known = client.store().has_entity(&session.namespace(), entity).await?;
+    let known = client.store().has_entity(session.namespace(), entity.clone()).await?;
     let json = json!({ "entity": entity.as_str(), "registered": known });
     let name = plain(entity.as_str());
     Ok(match known {

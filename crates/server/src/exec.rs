@@ -92,6 +92,9 @@ async fn start(
     setup: &Setup,
     trim: fn(&str) -> &str,
 ) -> Result<Json, TaskError> {
+    if !context.holds_lease() {
+        return Err(TaskError::retry("not started: another worker may have the task"));
+    }
     let (mut child, group) = setup
         .programs
         .start(&mut program(context, command, setup))
@@ -167,7 +170,8 @@ async fn attend(
     log: &mut Log<'_>,
 ) -> io::Result<ExitStatus> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let mut feeding = pin!(feed(stdin, context.payload().as_str()));
+    // Asked when the program stands ready: it may have taken long to come here.
+    let mut feeding = pin!(feed(stdin, context.payload().as_str(), || context.holds_lease()));
     let mut reading = pin!(async { tokio::join!(output.read(stdout), log.read(stderr)) });
     let mut ending = pin!(end(child, group, context, patience));
     let (mut is_fed, mut is_read) = (false, false);

@@ -5,6 +5,7 @@
 
 mod actor;
 mod address;
+mod backup;
 mod batch;
 mod bench;
 mod definition;
@@ -83,7 +84,7 @@ struct Args {
     /// Whose tasks [default: default]
     #[arg(long, global = true, help_heading = "Options of all commands", value_parser = Name::namespace)]
     namespace: Option<Name>,
-    /// Print one JSON value on standard output, and nothing else there
+    /// Print JSON on standard output and nothing else there: one value, or for `run` one line for each event
     #[arg(long, global = true, help_heading = "Options of all commands")]
     json: bool,
     #[command(subcommand)]
@@ -133,6 +134,8 @@ enum Command {
     Stats(stats::StatsArgs),
     Prune(prune::PruneArgs),
     Migrate(migrate::MigrateArgs),
+    Backup(backup::BackupArgs),
+    Restore(backup::restore::RestoreArgs),
     Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),
     /// Submit a few tasks, work them off, lose a worker on the way, and show what happened
@@ -157,6 +160,8 @@ impl Command {
         match self {
             Self::Serve(args) if args.needs_store() => Some("serve"),
             Self::Migrate(_) => Some("migrate"),
+            Self::Backup(_) => Some("backup"),
+            Self::Restore(_) => Some("restore"),
             Self::Bench(_) => Some("bench"),
             Self::Demo => Some("demo"),
             _ => None,
@@ -183,6 +188,8 @@ async fn dispatch(session: &Session, command: &Command) -> Result<Answer> {
         Command::Stats(args) => stats::run(session, args).await,
         Command::Prune(args) => prune::run(session, args).await,
         Command::Migrate(args) => migrate::run(session, args).await,
+        Command::Backup(args) => backup::run(session, args).await,
+        Command::Restore(args) => backup::restore::run(session, args).await,
         Command::Doctor(args) => doctor::run(session, args).await,
         Command::Bench(args) => bench::run(session, args).await,
         Command::Demo => demo::run(session).await,
@@ -231,10 +238,8 @@ fn run(args: Args, typed: &ArgMatches) -> Result<Option<(String, u8)>> {
         let closed = session.close().await;
         let answer = answer?;
         closed?;
-        if json {
-            session::print(&format!("{}\n", escape::json(&answer.json)))?;
-        } else {
-            session::print(&answer.text)?;
+        if !answer.is_shown {
+            session.show(&answer)?;
         }
         let code = answer.code;
         Ok(answer.failure.map(|failure| (failure, code)))

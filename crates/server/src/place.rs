@@ -1,5 +1,6 @@
 //! Which store a command works on, as it was typed: a store itself, or a server, and what the server needs to let it in.
 
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -133,9 +134,26 @@ impl Place {
             return Ok(std::env::var(TOKEN).ok().filter(|token| !token.is_empty()));
         };
         let text = read(path).with_context(|| format!("the token file {}", path.display()))?;
+        warn_of_readers(path);
         match text.trim() {
             "" => Err(Usage::new(format!("the token file {} is empty", path.display())).into()),
             token => Ok(Some(token.to_owned())),
+        }
+    }
+}
+
+/// A token is a password: says so if its file is open to every user of the machine.
+fn warn_of_readers(path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
+        if mode & 0o004 != 0 {
+            let path = path.display();
+            let _ = writeln!(
+                stderr(),
+                "warning: every user of this machine can read the token file {path}; chmod 600 {path}"
+            );
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) async fn run(session: &Session, args: &PruneArgs) -> Result<Answer> {
     loop {
         let left = args.limit.map_or(u64::MAX, |limit| limit - deleted);
         let page = usize::try_from(left).unwrap_or(usize::MAX).min(limits::BATCH);
-        let gone = if page == 0 { 0 } else { client.store().prune(&retention, page).await? };
+        let gone = if page == 0 { 0 } else { client.store().prune(retention.clone(), page).await? };
         deleted += u64::try_from(gone)?;
         progress.at(deleted);
         if gone < page || page == 0 {

@@ -73,7 +73,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// that it failed for good; where the step or the defaults say `retry`, any but 65 is tried again. Programs run in the directory of the file.
 ///
 /// What happens is kept in a file beside it: flow.windlass.db for flow.yaml. Stopped with Ctrl-C, or killed, the same command with the same
-/// file and input goes on where it stopped; a run that is over is followed by a new one. (Its durability is normal: the last moments before
+/// file and input goes on where it stopped. A run whose end was shown is followed by a new one; until then the same command shows that end. (Its durability is normal: the last moments before
 /// a power cut may be lost. --store sqlite:PATH gives the full one.)
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -177,7 +177,11 @@ pub(crate) async fn run(session: &Session, args: &RunArgs) -> Result<Answer> {
     let ran = run.ran(&document, &input, &mut voice, signals).await;
     telemetry.end().await;
     voice.end();
-    ran
+    let (chosen, answer) = ran?;
+    session.show(&answer)?;
+    // From here on the same command starts a new run.
+    which::set_unshown(&run.client, &session.namespace(), chosen.id, false).await?;
+    Ok(answer.shown())
 }
 
 /// One run of the command.
@@ -197,7 +201,7 @@ impl Run<'_> {
         input: &Json,
         voice: &mut Voice,
         signals: Signals,
-    ) -> Result<Answer> {
+    ) -> Result<(Chosen, Answer)> {
         let begun = Instant::now();
         let is_private = self.args.default_store().is_ok_and(|store| store == self.session.address());
         let id = WorkerId::stored(format!("{}{}", windlass::worker_id().as_str(), which::MARK));
@@ -212,6 +216,7 @@ impl Run<'_> {
             (true, _) => wish.retried(&self.client).await?,
             (false, fresh) => wish.started(&self.client, fresh, voice).await?,
         };
+        which::set_unshown(&self.client, &self.session.namespace(), chosen.id, true).await?;
         self.warn(definition, voice).await?;
         voice.begin(&chosen, self.session.address());
         let programs = Programs::new()?;
@@ -223,8 +228,14 @@ impl Run<'_> {
             voice.interrupted(&chosen);
             return Err(Interrupted(told.into()).into());
         };
-        let summary = Summary::of(&self.client, &last, begun.elapsed()).await?;
-        Ok(summary.answer(&self.args.retry(self.session), self.session.paint()))
+        let workflow = &last.flow.inspection.record.workflow;
+        let took = match chosen.is_over {
+            true => workflow.finished_at.unwrap_or(workflow.updated_at).since(workflow.created_at),
+            false => begun.elapsed(),
+        };
+        let summary = Summary::of(&self.client, &last, took).await?;
+        let answer = summary.answer(&self.args.retry(self.session), self.session.paint());
+        Ok((chosen, answer))
     }
 
     /// Says what nobody here can do.

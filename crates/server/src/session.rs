@@ -12,9 +12,11 @@ use windlass::{Client, Name, Windlass, sqlite};
 use windlass_store::postgres::{self, Migration};
 
 use crate::address::{hiding, is_postgres, sqlite_path, without_password};
+use crate::escape;
 use crate::failure::Usage;
 use crate::paint::Paint;
 use crate::place::{Place, is_server};
+use crate::show::Answer;
 
 /// What commands work with.
 #[derive(Debug)]
@@ -54,6 +56,11 @@ impl Session {
     /// Whether text is coloured.
     pub(crate) fn paint(&self) -> Paint {
         self.paint
+    }
+
+    /// Prints an answer, for people or for programs.
+    pub(crate) fn show(&self, answer: &Answer) -> Result<()> {
+        if self.json { print(&format!("{}\n", escape::json(&answer.json))) } else { print(&answer.text) }
     }
 
     /// Whether the answer is for a program.

@@ -6,9 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use windlass::{Context, TaskId, limits};
 
-/// Tells a program to begin, and gives it the payload. One that does not read it is not at fault.
-pub(crate) async fn feed(stdin: Option<impl AsyncWrite + Unpin>, payload: &str) {
-    if let Some(mut stdin) = stdin {
+/// Tells a program to begin, if it still may, and gives it the payload. One that does not read it is not at fault.
+pub(crate) async fn feed(
+    stdin: Option<impl AsyncWrite + Unpin>,
+    payload: &str,
+    may_begin: impl FnOnce() -> bool,
+) {
+    if let Some(mut stdin) = stdin.filter(|_| may_begin()) {
         let _ = stdin.write_all(b"go\n").await;
         let _ = stdin.write_all(payload.as_bytes()).await;
     }

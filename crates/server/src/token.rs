@@ -169,7 +169,7 @@ async fn list(session: &Session) -> Result<Answer> {
 async fn revoke(session: &Session, name: &Name) -> Result<Answer> {
     let store = session.open_existing().await?.store();
     audit(session, "token.revoke", name).await?;
-    if !store.revoke_access_token(name).await? {
+    if !store.revoke_access_token(name.clone()).await? {
         let told = format!("there is no token {:?}; `windlass token list` shows those that are", &**name);
         return Err(anyhow::anyhow!(told));
     }

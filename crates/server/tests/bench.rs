@@ -45,7 +45,7 @@ fn one_durability_without_entities_as_a_table() {
 fn interrupted_it_leaves_nothing_behind() {
     for signal in [Signal::INT, Signal::TERM] {
         let place = Place::new();
-        let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+        let mut command = place.program();
         let mut bench = Running::start(command.args(["bench", "--tasks", "1000000", "--json"]));
         // In the middle of it: there is a database.
         let is_there = || {

@@ -123,6 +123,14 @@ fn what_the_page_about_postgresql_says_is_what_happens() {
     follow("postgres.md", 5, &[("DATABASE_URL", &database)], &[programs]);
 }
 
+#[test]
+fn what_the_page_about_backups_says_is_what_happens() {
+    let server = Server::start().expect("a server can be started");
+    let database = server.create_database("app").unwrap();
+    let programs = &postgres::installations()[0].bin;
+    follow("backup.md", 4, &[("DATABASE_URL", &database)], &[programs]);
+}
+
 /// Does everything that a page says, with these variables, and these directories in the path.
 fn follow(page: &str, least: usize, variables: &[(&str, &str)], programs: &[&Path]) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);

@@ -35,6 +35,12 @@ pub enum Error {
     /// The database or server cannot be used by this version, or is none of Windlass at all.
     #[error("the store cannot be used: {0}")]
     Unusable(String),
+    /// The store's file was removed, moved or replaced while it was open. Nothing was changed, and nothing is accepted until
+    /// the store is opened again.
+    #[error(
+        "the store's file is not where it was: {0}; put it back or restore a backup, then open the store again"
+    )]
+    Moved(String),
     /// The server that the store is does not let this program do that.
     #[error("the server does not allow it: {0}")]
     Forbidden(String),
@@ -50,6 +56,7 @@ impl Error {
             | Self::Unavailable(_)
             | Self::Unknown(_)
             | Self::Unusable(_)
+            | Self::Moved(_)
             | Self::Forbidden(_) => None,
         }
     }
@@ -63,6 +70,7 @@ impl Error {
             Self::Unavailable(_) => "unavailable",
             Self::Unknown(_) => "unknown_outcome",
             Self::Unusable(_) => "unusable",
+            Self::Moved(_) => "store_moved",
             Self::Forbidden(_) => "forbidden",
         }
     }

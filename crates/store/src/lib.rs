@@ -24,9 +24,9 @@ pub mod remote;
 mod request;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-mod store;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod text;
+pub mod verbs;
 mod workflow;
 mod wrap;
 
@@ -43,9 +43,9 @@ pub use request::{
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use store::Store;
+pub use verbs::{Catalog, Reads, Store, Wrap, Writes};
 pub use workflow::{
     Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount, WorkflowFilter,
     WorkflowListing, WorkflowRecord,
 };
-pub use wrap::{Wrap, Wrapped};
+pub use wrap::Wrapped;

@@ -13,7 +13,7 @@ use windlass_core::{
     Command, Json, Lane, Name, NewTask, NewWorker, Retention, State, Timestamp, Token, WorkerId,
 };
 use windlass_store::conformance::{KIND, claim_of, completed, entity, firing, hourly, id};
-use windlass_store::{Error, PostgresStore, Result, Store, Turn};
+use windlass_store::{Catalog, Error, PostgresStore, Reads, Result, Store, Turn, Writes};
 use windlass_testbed::postgres::{Mode, Server};
 use windlass_testbed::proxy::Proxy;
 
@@ -145,7 +145,7 @@ async fn a_worker_whose_answers_are_lost_does_not_know() {
 
     bed.lose("register", far.register(new_worker())).await;
     let before = heartbeat_at(near).await;
-    bed.lose("heartbeat", far.heartbeat(&worker(), Vec::new())).await;
+    bed.lose("heartbeat", far.heartbeat(worker(), Vec::new())).await;
     assert!(heartbeat_at(near).await > before, "it was heard");
 
     bed.lose("claim", far.claim(claim_of(&worker(), 1))).await;
@@ -163,7 +163,7 @@ async fn a_worker_whose_answers_are_lost_does_not_know() {
     let record = near.task(id(1)).await.unwrap().unwrap();
     assert_eq!(record.result.unwrap().as_str(), "7");
 
-    bed.lose("deregister", far.deregister(&worker())).await;
+    bed.lose("deregister", far.deregister(worker())).await;
     assert_eq!(near.workers().await.unwrap(), []);
     bed.lose("delete", far.apply(vec![Command::Delete { task: id(1) }])).await;
     assert_eq!(state(near, 1).await, None);
@@ -174,10 +174,10 @@ async fn a_worker_whose_answers_are_lost_does_not_know() {
 async fn a_leader_whose_answers_are_lost_does_not_know() {
     let bed = Bed::new("lost_lead").await;
     let (far, near) = (&bed.far, &bed.near);
-    bed.lose("campaign", far.campaign(&worker(), TERM)).await;
+    bed.lose("campaign", far.campaign(worker(), TERM)).await;
     let leader = near.leader().await.unwrap().unwrap();
     assert_eq!(leader.holder, worker());
-    let renewed = far.campaign(&worker(), TERM).await.unwrap().unwrap();
+    let renewed = far.campaign(worker(), TERM).await.unwrap().unwrap();
     assert_eq!(renewed.term, leader.term, "it leads already");
 
     let slot = near.now().await.unwrap();
@@ -191,23 +191,23 @@ async fn a_leader_whose_answers_are_lost_does_not_know() {
     let again = far.fire(firing, Some(leader.term)).await;
     assert!(again.as_ref().is_err_and(|error| error.rejected().is_some()), "it has moved on: {again:?}");
     assert_eq!(near.schedules().await.unwrap(), std::slice::from_ref(&fired), "and stays there");
-    bed.lose("remove_schedule", far.remove_schedule(&fired.namespace, &fired.name)).await;
+    bed.lose("remove_schedule", far.remove_schedule(fired.namespace.clone(), fired.name.clone())).await;
     assert_eq!(near.schedules().await.unwrap(), []);
 
     let (namespace, queue) = (Name::default(), Name::default());
-    bed.lose("pause", far.pause(&namespace, &queue, true)).await;
+    bed.lose("pause", far.pause(namespace.clone(), queue.clone(), true)).await;
     assert_eq!(near.paused().await.unwrap(), [(namespace.clone(), queue.clone())]);
-    bed.lose("set_entity", far.set_entity(&namespace, &entity("planner:1"), true)).await;
-    assert!(near.has_entity(&namespace, &entity("planner:1")).await.unwrap());
+    bed.lose("set_entity", far.set_entity(namespace.clone(), entity("planner:1"), true)).await;
+    assert!(near.has_entity(namespace.clone(), entity("planner:1")).await.unwrap());
 
     let cancel = Command::Cancel { task: id(1), by: windlass_core::By::default() };
     bed.lose("cancel", far.apply(vec![cancel])).await;
     assert_eq!(state(near, 1).await, Some(State::Cancelled));
     let at_once = Retention::default().keep(State::Cancelled, Duration::ZERO).unwrap();
-    bed.lose("prune", far.prune(&at_once, 10)).await;
+    bed.lose("prune", far.prune(at_once.clone(), 10)).await;
     assert_eq!(state(near, 1).await, None);
 
-    bed.lose("resign", far.resign(&worker(), leader.term)).await;
+    bed.lose("resign", far.resign(worker(), leader.term)).await;
     let (last, now) = (near.leader().await.unwrap().unwrap(), near.now().await.unwrap());
     assert!(!last.is_current(leader.term, now), "nobody leads");
 }
@@ -219,7 +219,7 @@ async fn a_connection_that_ends_before_the_commit_changes_nothing() {
     for _ in 0..5 {
         let lock = bed.lock("SELECT FROM {schema}.leader FOR UPDATE").await;
         let far = bed.far.clone();
-        let call = tokio::spawn(async move { far.campaign(&worker(), TERM).await });
+        let call = tokio::spawn(async move { far.campaign(worker(), TERM).await });
         bed.until_waiting(1).await;
         bed.proxy.cut();
         let answer = timeout(PATIENCE, call).await.unwrap().unwrap();
@@ -228,7 +228,7 @@ async fn a_connection_that_ends_before_the_commit_changes_nothing() {
         bed.until_waiting(0).await;
         assert_eq!(bed.near.leader().await.unwrap(), None, "nothing was changed");
     }
-    let won = bed.far.campaign(&worker(), TERM).await.unwrap();
+    let won = bed.far.campaign(worker(), TERM).await.unwrap();
     assert!(won.is_some(), "and then it works by itself");
 }
 
@@ -271,7 +271,7 @@ async fn cut_connections_are_made_anew() {
         assert!(bed.proxy.cut() > 0, "there was a connection");
         let first = match round % 4 {
             0 => bed.far.submit(vec![keyed(round)]).await.map(drop),
-            1 => bed.far.heartbeat(&worker(), Vec::new()).await.map(drop),
+            1 => bed.far.heartbeat(worker(), Vec::new()).await.map(drop),
             2 => bed.far.claim(claim_of(&worker(), 1)).await.map(drop),
             _ => bed.far.counts().await.map(drop),
         };
@@ -294,8 +294,8 @@ async fn an_unreachable_server_is_named() {
     let answers = [
         ("submit", far.submit(vec![task(1)]).await.map(drop)),
         ("claim", far.claim(claim_of(&worker(), 1)).await.map(drop)),
-        ("heartbeat", far.heartbeat(&worker(), Vec::new()).await.map(drop)),
-        ("campaign", far.campaign(&worker(), TERM).await.map(drop)),
+        ("heartbeat", far.heartbeat(worker(), Vec::new()).await.map(drop)),
+        ("campaign", far.campaign(worker(), TERM).await.map(drop)),
         ("due", far.due(10).await.map(drop)),
         ("task", far.task(id(1)).await.map(drop)),
         ("counts", far.counts().await.map(drop)),
@@ -319,7 +319,7 @@ async fn an_exhausted_pool_is_unavailable() {
     // In the order in which they are polled: the first gets the connection.
     let both = async {
         let worker = worker();
-        tokio::join!(biased; bed.far.campaign(&worker, TERM), async {
+        tokio::join!(biased; bed.far.campaign(worker.clone(), TERM), async {
             let counts = bed.far.counts().await;
             bed.proxy.stall(false);
             counts
@@ -407,7 +407,7 @@ async fn listens_again(one: &PostgresStore, other: &PostgresStore, sure: &mut u6
 }
 
 async fn listens(store: &PostgresStore) -> bool {
-    store.describe().await.unwrap().contains(&("wake-up", "notifications".into()))
+    store.describe().await.unwrap().contains(&("wake-up".into(), "notifications".into()))
 }
 /// A process that stands still in the middle of a transaction, or a machine that is cut off there, holds its locks. I17: others get them
 /// before a worker's lease is over twice.
@@ -416,7 +416,7 @@ async fn a_client_that_stands_still_in_a_transaction_gives_up_its_locks() {
     let bed = Bed::new("stands_still").await;
     let lock = bed.lock("SELECT FROM {schema}.leader FOR UPDATE").await;
     let far = bed.far.clone();
-    let call = tokio::spawn(async move { far.campaign(&worker(), TERM).await });
+    let call = tokio::spawn(async move { far.campaign(worker(), TERM).await });
     bed.until_waiting(1).await;
     // It is given the lock, and never hears of it.
     bed.proxy.stall(true);
@@ -425,7 +425,7 @@ async fn a_client_that_stands_still_in_a_transaction_gives_up_its_locks() {
     let (other, since) = (WorkerId::new("other").unwrap(), Instant::now());
     let leads = async {
         loop {
-            match bed.near.campaign(&other, TERM).await {
+            match bed.near.campaign(other.clone(), TERM).await {
                 Ok(won) => return won,
                 Err(error) => assert!(matches!(error, Error::Unavailable(_)), "{error:?}"),
             }

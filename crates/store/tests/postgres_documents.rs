@@ -18,7 +18,7 @@ use windlass_store::conformance::{
     KIND, START, STATES, claim_of, completed, entity, failed, failed_for_good, finish, id, token,
 };
 use windlass_store::postgres::{Options, Schema};
-use windlass_store::{Claimed, ManualClock, PostgresStore, Store};
+use windlass_store::{Claimed, ManualClock, PostgresStore, Reads, Store, Writes};
 use windlass_testbed::postgres::Server;
 
 fn server() -> &'static Server {
@@ -363,9 +363,9 @@ fn workers_are_those_of_document_001() {
         };
         let row = |id: &str, leads, until| (id.to_owned(), leads, until);
         assert_eq!(leaders().await, [row("other", false, None), row("worker", false, None)]);
-        let term = desk.store.campaign(&desk.worker, Duration::from_secs(600)).await.unwrap().unwrap().term;
+        let term = desk.store.campaign(desk.worker.clone(), Duration::from_secs(600)).await.unwrap().unwrap().term;
         assert_eq!(leaders().await, [row("other", false, None), row("worker", true, Some(true))]);
-        desk.store.resign(&desk.worker, term).await.unwrap();
+        desk.store.resign(desk.worker.clone(), term).await.unwrap();
         let after = leaders().await;
         assert!(after.iter().all(|(_, leads, _)| !leads), "C17: a lease that is over leads nobody: {after:?}");
     });

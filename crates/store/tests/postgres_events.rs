@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls};
 use windlass_core::{Change, EventId, Json, Name, NewTask, Retention, State, TaskId};
 use windlass_store::postgres::{Options, PostgresStore, Schema};
-use windlass_store::{Error, Store};
+use windlass_store::{Error, Reads, Store, Writes};
 use windlass_testbed::postgres;
 
 async fn open(schema: &str) -> PostgresStore {
@@ -174,12 +174,12 @@ async fn pruning_switches_off_what_nobody_listens_to() {
     store.submit(vec![task(2)]).await.unwrap();
     assert_eq!((switch().await, written().await), (2, 1));
     clock.advance(windlass_core::limits::LISTENED);
-    store.prune(&Retention::default(), 1).await.unwrap();
+    store.prune(Retention::default(), 1).await.unwrap();
     assert_eq!(switch().await, 2, "not before it is over for sure");
     clock.advance(Duration::from_secs(60));
     store.submit(vec![task(3)]).await.unwrap();
     assert_eq!(written().await, 1, "it is over");
-    store.prune(&Retention::default(), 1).await.unwrap();
+    store.prune(Retention::default(), 1).await.unwrap();
     assert_eq!(switch().await, 1);
     store.events(None, 1).await.unwrap();
     store.submit(vec![task(4)]).await.unwrap();
@@ -202,5 +202,5 @@ async fn a_role_with_few_rights_may_listen() {
     let mut last = store.events(None, 1).await.unwrap().last;
     store.submit(vec![task(1)]).await.unwrap();
     assert_eq!(told(&store, &mut last, id(1)).await, [(id(1), State::Pending)]);
-    assert!(!matches!(store.prune(&Retention::default(), 1).await, Err(Error::Unusable(_))));
+    assert!(!matches!(store.prune(Retention::default(), 1).await, Err(Error::Unusable(_))));
 }

@@ -19,7 +19,7 @@ use windlass_core::{
 };
 use windlass_store::conformance::{KIND, claim_of, completed, entity, finish, id, ids, invariants};
 use windlass_store::postgres::{Options, Schema};
-use windlass_store::{PostgresStore, Record, Rings, Store, SystemClock};
+use windlass_store::{Catalog, PostgresStore, Reads, Record, Rings, Store, SystemClock, Writes};
 use windlass_testbed::postgres::Server;
 
 /// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
@@ -257,7 +257,7 @@ fn sql_submits_what_the_store_submits() {
         let client = connect().await;
         let (one, many, store) = (open("same_one").await, open("same_many").await, open("same_rust").await);
         for store in [&one, &many, &store] {
-            assert!(store.set_entity(&Name::default(), &entity("planner:4:2"), true).await.unwrap());
+            assert!(store.set_entity(Name::default(), entity("planner:4:2"), true).await.unwrap());
         }
         let mut batch = Vec::new();
         let (mut by_one, mut by_rust) = (Vec::new(), Vec::new());
@@ -371,7 +371,7 @@ fn what_is_refused_changes_nothing() {
             ("'a', timeout => '366 days'", "expected 1 ms to 365 days"),
             ("'a', tags => ARRAY['']", "invalid tag is \"\"; expected 1 to 128 bytes"),
             ("'a', tags => ARRAY['a', NULL]", "invalid tag is NULL"),
-            ("'a', max_attempts => 0", "invalid max_attempts is 0; expected 1 to 1000000, or none for no limit"),
+            ("'a', max_attempts => 0", "invalid max_attempts is 0; expected 1 to 1000000, or NULL for no limit"),
             ("'a', max_attempts => 1000001", "invalid max_attempts is 1000001"),
             ("'a', ageing_per_hour => -1", "invalid ageing"),
             ("'a', ageing_per_retry => 1000000001", "invalid ageing"),
@@ -813,7 +813,8 @@ fn the_documentation_is_true() {
             store.counts().await.unwrap().iter().map(|count| count.kind.to_string()).collect();
         assert_eq!(kinds, ["email:send", "order:bill", "report:make"].map(String::from).into());
         let (namespace, kind) = (Name::default(), Name::kind("report:make").unwrap());
-        let report = store.find(&namespace, &kind, "report-2026-05").await.unwrap().unwrap();
+        let report =
+            store.find(namespace.clone(), kind.clone(), "report-2026-05".into()).await.unwrap().unwrap();
         let report = store.task(report).await.unwrap().unwrap();
         assert_eq!(report.task.spec.retry.base, Duration::from_secs(30));
         invariants::check(&store, &SystemClock).await;

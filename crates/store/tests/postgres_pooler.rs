@@ -12,7 +12,7 @@ use windlass_core::{Json, Name, NewTask, NewWorker, State, TaskId, WorkerId};
 use windlass_store::conformance::{
     KIND, claim_of, completed, entity, failed_for_good, finish, hourly, id, ids,
 };
-use windlass_store::{Claimed, Filter, Page, PostgresStore, Store, Turn};
+use windlass_store::{Catalog, Claimed, Filter, Page, PostgresStore, Reads, Store, Turn, Writes};
 use windlass_testbed::pgbouncer::{self, PgBouncer};
 use windlass_testbed::postgres::Server;
 
@@ -106,7 +106,7 @@ async fn it_says_that_notifications_do_not_arrive_and_wakes_all_the_same() {
     let wake = told.iter().find(|(name, _)| *name == "wake-up").map(|(_, value)| value.as_str());
     assert!(wake.is_some_and(|wake| wake.starts_with("looks every 1s")), "{told:?}");
     let told = near.describe().await.unwrap();
-    assert!(told.contains(&("wake-up", "notifications".into())), "{told:?}");
+    assert!(told.contains(&("wake-up".into(), "notifications".into())), "{told:?}");
     // From one that is listened to, to one that looks; and back.
     for (n, from, to) in [(1, &near, &pooled), (2, &pooled, &near)] {
         let mut bells = to.watch();
@@ -134,7 +134,7 @@ async fn the_life_of_tasks_is_the_same_through_a_pooler() {
     assert_eq!(ids(&claimed), [id(1), id(2), id(3)]);
     assert_eq!(claimed[1].payload.as_str(), "{\"n\": 2}");
     let held = |claimed: &[Claimed]| claimed.iter().map(|it| (it.task.id, it.task.status.lease)).collect();
-    let pulse = pooled.heartbeat(&worker, held(&claimed)).await.unwrap();
+    let pulse = pooled.heartbeat(worker.clone(), held(&claimed)).await.unwrap();
     assert!(pulse.lost.is_empty() && pulse.cancelled.is_empty(), "{pulse:?}");
 
     let finished = pooled
@@ -144,7 +144,7 @@ async fn the_life_of_tasks_is_the_same_through_a_pooler() {
     assert!(finished.iter().all(Result::is_ok), "{finished:?}");
     let again = pooled.apply(vec![finish(&claimed[0], completed("{\"a\": 1}"))]).await.unwrap();
     assert!(again[0].as_ref().is_ok_and(|receipt| !receipt.changed), "{again:?}");
-    let pulse = pooled.heartbeat(&worker, held(&claimed)).await.unwrap();
+    let pulse = pooled.heartbeat(worker.clone(), held(&claimed)).await.unwrap();
     assert_eq!(pulse.lost, [id(1), id(2)]);
     for store in [&pooled, &near] {
         assert_eq!(state(store, id(1)).await, State::Completed);
@@ -154,7 +154,7 @@ async fn the_life_of_tasks_is_the_same_through_a_pooler() {
     }
     assert_eq!(pooled.counts().await.unwrap(), near.counts().await.unwrap());
     assert_eq!(pooled.task(id(1)).await.unwrap(), near.task(id(1)).await.unwrap());
-    pooled.deregister(&worker).await.unwrap();
+    pooled.deregister(worker.clone()).await.unwrap();
     assert!(near.workers().await.unwrap().is_empty());
 }
 
@@ -163,21 +163,21 @@ async fn there_is_one_leader_on_both_sides_of_a_pooler() {
     let Some(bed) = bed() else { return };
     let (pooled, near) = (bed.pooled("leading").await, bed.near("leading").await);
     let (one, other) = (register(&pooled, "one").await, register(&near, "other").await);
-    let led = pooled.campaign(&one, PATIENCE).await.unwrap().expect("nobody else leads");
-    assert_eq!(near.campaign(&other, PATIENCE).await.unwrap(), None);
-    let again = pooled.campaign(&one, PATIENCE).await.unwrap().expect("it still leads");
+    let led = pooled.campaign(one.clone(), PATIENCE).await.unwrap().expect("nobody else leads");
+    assert_eq!(near.campaign(other.clone(), PATIENCE).await.unwrap(), None);
+    let again = pooled.campaign(one.clone(), PATIENCE).await.unwrap().expect("it still leads");
     assert_eq!((again.term, &again.holder), (led.term, &one));
     assert_eq!(near.leader().await.unwrap(), pooled.leader().await.unwrap());
-    pooled.resign(&one, led.term).await.unwrap();
-    let next = near.campaign(&other, PATIENCE).await.unwrap().expect("the place is free");
+    pooled.resign(one.clone(), led.term).await.unwrap();
+    let next = near.campaign(other.clone(), PATIENCE).await.unwrap().expect("the place is free");
     assert!(next.term > led.term);
     assert_eq!(pooled.leader().await.unwrap().unwrap().holder, other);
     // What only leaders and operators do.
     let (space, queue) = (Name::default(), Name::default());
-    pooled.pause(&space, &queue, true).await.unwrap();
+    pooled.pause(space.clone(), queue.clone(), true).await.unwrap();
     assert_eq!(near.paused().await.unwrap(), [(space.clone(), queue.clone())]);
-    assert!(pooled.set_entity(&space, &entity("ship:1"), true).await.unwrap());
-    assert!(near.has_entity(&space, &entity("ship:1")).await.unwrap());
+    assert!(pooled.set_entity(space.clone(), entity("ship:1"), true).await.unwrap());
+    assert!(near.has_entity(space.clone(), entity("ship:1")).await.unwrap());
     let schedule = pooled.set_schedule(hourly("tick", pooled.now().await.unwrap())).await.unwrap();
     assert_eq!(near.schedules().await.unwrap(), [schedule]);
     assert!(pooled.due(10).await.is_ok());

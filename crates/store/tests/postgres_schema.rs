@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use windlass_core::{Json, Name, NewTask, NewWorker, TaskId, TraceParent, WorkerId};
 use windlass_store::postgres::{Options, PostgresStore, Schema, migrations_sql};
-use windlass_store::{Claim, Error, Store};
+use windlass_store::{Claim, Error, Reads, Store, Writes};
 use windlass_testbed::postgres::{self, Server};
 
 fn options(server: &Server, schema: &str) -> Options {
@@ -127,6 +127,32 @@ async fn a_schema_from_before_traces_is_brought_up_to_date() {
     store.close().await.unwrap();
 }
 
+/// A function that runs with its owner's rights is closed to everybody who was not let in.
+#[tokio::test]
+async fn functions_with_the_rights_of_their_owner_are_closed_to_the_public() {
+    let server = postgres::shared();
+    let all = migrations_sql(&Schema::new("guarded").unwrap());
+    let (before, _) = all.split_once("-- Migration 10: feed_rights").unwrap();
+    server
+        .sql(&format!(
+            "{before} COMMIT; CREATE ROLE server; CREATE ROLE submitter; GRANT UPDATE ON guarded.listening TO server"
+        ))
+        .unwrap();
+    open(server, "guarded").await.close().await.unwrap();
+    let functions = server
+        .sql(
+            "SELECT p.proname || ' ' || has_function_privilege('submitter', p.oid, 'EXECUTE')
+            FROM pg_proc p WHERE p.prosecdef AND p.pronamespace = 'guarded'::regnamespace ORDER BY p.proname",
+        )
+        .unwrap();
+    let found: Vec<&str> = functions.lines().filter(|line| !line.is_empty()).collect();
+    assert!(found.contains(&"submit false") && found.contains(&"follow_listening false"), "{found:?}");
+    let open: Vec<_> = found.iter().filter(|line| !line.ends_with(" false")).collect();
+    assert!(open.is_empty(), "everybody may call {open:?}");
+    let may = "SELECT has_function_privilege('server', 'guarded.switch_feed(boolean)', 'EXECUTE')";
+    assert_eq!(server.sql(may).unwrap().trim(), "t", "who used the feed before may go on");
+}
+
 #[tokio::test]
 async fn two_in_one_database_do_not_meet() {
     let server = postgres::shared();
@@ -153,7 +179,7 @@ async fn every_version_that_is_here_will_do() {
         store.submit(vec![task(1, "k")]).await.unwrap();
         assert_eq!(store.claim(claim(&worker, "k")).await.unwrap().len(), 1, "{}", server.version());
         let told = store.describe().await.unwrap();
-        assert!(told.contains(&("wake-up", "notifications".into())), "{told:?}");
+        assert!(told.contains(&("wake-up".into(), "notifications".into())), "{told:?}");
         assert!(
             told.iter()
                 .any(|(name, value)| *name == "postgresql version" && value.starts_with(server.version()))

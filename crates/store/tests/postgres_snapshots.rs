@@ -10,7 +10,7 @@ use tokio::time::{interval, timeout};
 use tokio_postgres::{Client, NoTls};
 use windlass_core::{Command, Json, Name, NewTask, NewWorker, Start, TaskId, Token, WorkerId};
 use windlass_store::conformance::{KIND, claim_of, id};
-use windlass_store::{Claim, PostgresStore, Store};
+use windlass_store::{Claim, PostgresStore, Reads, Store, Writes};
 use windlass_testbed::postgres::Server;
 
 /// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
@@ -231,7 +231,7 @@ async fn what_time_asks_for_is_found() {
     let long_ago = "UPDATE due.live SET due_at = now() - interval '1 hour' WHERE due_at IS NOT NULL";
     assert_eq!(client.execute(long_ago, &[]).await.unwrap(), 1);
     until_due(&Command::Promote { task: id(2) }).await;
-    store.deregister(&worker()).await.unwrap();
+    store.deregister(worker()).await.unwrap();
     until_due(&Command::Expire { task: id(3), lease: 1 }).await;
 }
 

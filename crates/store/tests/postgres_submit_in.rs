@@ -9,7 +9,7 @@ use windlass_core::{
     Ageing, Entity, Json, Lane, Name, NewTask, OnConflict, Rejected, Start, TaskId, TraceParent,
 };
 use windlass_store::postgres::{Options, PostgresStore, Schema};
-use windlass_store::{Error, Store};
+use windlass_store::{Error, Reads, Store, Writes};
 use windlass_testbed::postgres;
 
 async fn open(schema: &str) -> (PostgresStore, Client) {

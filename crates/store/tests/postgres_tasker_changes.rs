@@ -18,7 +18,7 @@ use windlass_store::conformance::{
     KIND, completed, definition_of, expanded, failed, failed_for_good, finish, invariants, token,
 };
 use windlass_store::postgres::{Options, Schema};
-use windlass_store::{Claim, Claimed, Filter, Page, PostgresStore, Rings, Store, SystemClock};
+use windlass_store::{Claim, Claimed, Filter, Page, PostgresStore, Reads, Rings, Store, SystemClock, Writes};
 use windlass_testbed::postgres::Server;
 
 /// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
@@ -636,7 +636,7 @@ fn a_cancel_in_sql_is_heard() {
         };
         tokio::time::timeout(PATIENCE, watch.wait_for(heard)).await.expect("the bells ring").unwrap();
         let leases = held.iter().map(|one| (one.task.id, one.task.status.lease)).collect();
-        let mut told = desk.store.heartbeat(&desk.worker, leases).await.unwrap().cancelled;
+        let mut told = desk.store.heartbeat(desk.worker.clone(), leases).await.unwrap().cancelled;
         told.sort_unstable();
         assert_eq!(told, [id.step(0), id.step(1)]);
         for one in &held {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 use windlass_core::{Json, Name, NewTask};
 use windlass_store::conformance::{KIND, id};
-use windlass_store::{Error, PostgresStore, Store};
+use windlass_store::{Error, PostgresStore, Reads, Store, Writes};
 use windlass_testbed::postgres::{Mode, Server};
 
 /// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
@@ -115,7 +115,7 @@ async fn every_connection_is_encrypted_and_so_is_the_one_that_listens() {
         let more = format!("&sslmode={mode}{}", bed.trusting("authority.pem"));
         let store = PostgresStore::open(&bed.url(schema, &more)).await.unwrap();
         let told = store.describe().await.unwrap();
-        assert!(told.contains(&("wake-up", "notifications".into())), "{mode}: {told:?}");
+        assert!(told.contains(&("wake-up".into(), "notifications".into())), "{mode}: {told:?}");
         // The one that listens is among them, for notifications arrive.
         let (encrypted, plain) = bed.connections(schema);
         assert!(encrypted >= 2 && plain == 0, "{mode}: {encrypted} encrypted, {plain} not");

@@ -135,23 +135,23 @@ async fn every_call_says_closed(store: &dyn Store) {
     closed(store.turn(Turn::default()).await);
     closed(store.claim(claim_of(&worker, 1)).await);
     closed(store.register(support::new_worker("w")).await);
-    closed(store.heartbeat(&worker, Vec::new()).await);
-    closed(store.deregister(&worker).await);
+    closed(store.heartbeat(worker.clone(), Vec::new()).await);
+    closed(store.deregister(worker.clone()).await);
     closed(store.workers().await);
-    closed(store.campaign(&worker, Duration::from_secs(1)).await);
-    closed(store.resign(&worker, 1).await);
+    closed(store.campaign(worker.clone(), Duration::from_secs(1)).await);
+    closed(store.resign(worker.clone(), 1).await);
     closed(store.leader().await);
     closed(store.due(1).await);
     closed(store.task(id(1)).await);
-    closed(store.find(&name, &name, "k").await);
+    closed(store.find(name.clone(), name.clone(), "k".into()).await);
     closed(store.tasks(Filter::default(), Page::default()).await);
     closed(store.counts().await);
     closed(store.facts(id(1)).await);
-    closed(store.pause(&name, &name, true).await);
+    closed(store.pause(name.clone(), name.clone(), true).await);
     closed(store.paused().await);
-    closed(store.set_entity(&name, &planner, true).await);
-    closed(store.has_entity(&name, &planner).await);
-    closed(store.prune(&Retention::default(), 1).await);
+    closed(store.set_entity(name.clone(), planner.clone(), true).await);
+    closed(store.has_entity(name.clone(), planner.clone()).await);
+    closed(store.prune(Retention::default(), 1).await);
     store.close().await.expect("closing again is fine");
 }
 

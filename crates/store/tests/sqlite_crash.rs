@@ -21,7 +21,7 @@ use windlass_store::conformance::{
     token,
 };
 use windlass_store::sqlite::Options;
-use windlass_store::{Error, Store, Turn};
+use windlass_store::{Error, Store, Turn, Writes};
 use world::{ON_PURPOSE, Op, World, in_lane, log};
 
 fn once(task: &mut NewTask) {

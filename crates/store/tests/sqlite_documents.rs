@@ -16,7 +16,7 @@ use windlass_store::conformance::{
     START, STATES, claim_of, completed, entity, failed, failed_for_good, finish, token,
 };
 use windlass_store::sqlite::{Durability, Options};
-use windlass_store::{Claimed, ManualClock, SqliteStore, Store};
+use windlass_store::{Claimed, ManualClock, Reads, SqliteStore, Store, Writes};
 
 /// A store with hand-moved time and one worker.
 struct Desk {

@@ -17,7 +17,7 @@ use windlass_store::conformance::{
     claim_of, completed, details, finish, firing, hourly, id, invariants, report, token,
 };
 use windlass_store::sqlite::{Durability, Options, migrations};
-use windlass_store::{Clock, Error, SqliteStore, Store, SystemClock};
+use windlass_store::{Catalog, Clock, Error, Reads, SqliteStore, Store, SystemClock, Writes};
 
 /// The files of a directory with their contents: what "not touched" means.
 fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -126,6 +126,24 @@ fn an_edited_migration_is_refused_by_number() {
     assert_eq!(rows(&path), before, "nothing is changed");
 }
 
+/// Another process may hold the write lock for as long as it may at any other time.
+#[test]
+fn opening_waits_for_the_lock_as_writing_does() {
+    let directory = place();
+    let path = file(&directory);
+    drop(open(&path));
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (opened, answer) = std::sync::mpsc::channel();
+    let opening = std::thread::spawn(move || opened.send(Options::new(&path).open().map(drop)));
+    // Longer than one statement waits, and much shorter than the minute that is promised.
+    let early = answer.recv_timeout(Duration::from_millis(5_500));
+    assert!(early.is_err(), "it did not wait: {early:?}");
+    other.execute_batch("COMMIT").unwrap();
+    answer.recv_timeout(Duration::from_secs(30)).unwrap().unwrap();
+    opening.join().unwrap().unwrap();
+}
+
 /// I21: what opening would do can be seen before it is done, and looking does nothing.
 #[test]
 fn looking_at_the_migrations_applies_none() {
@@ -133,7 +151,8 @@ fn looking_at_the_migrations_applies_none() {
         let all = migrations(path).unwrap();
         all.into_iter().map(|one| (one.version, one.name, one.applied_at.is_some())).collect()
     };
-    let all = ["tasks", "documents", "notes_and_schedules", "workflows", "events", "access", "traces"];
+    let all =
+        ["tasks", "documents", "notes_and_schedules", "workflows", "events", "access", "traces", "left_out"];
     let expected = |applied: i64| -> Vec<(i64, String, bool)> {
         (1..).zip(all).map(|(version, name)| (version, name.to_owned(), version <= applied)).collect()
     };
@@ -146,20 +165,21 @@ fn looking_at_the_migrations_applies_none() {
     assert!(std::fs::read(&path).unwrap().is_empty(), "an empty one stays empty");
     used(directory.path());
     let (before, bytes) = (rows(&path), std::fs::read(&path).unwrap());
-    assert_eq!(names(&path), expected(7));
+    assert_eq!(names(&path), expected(8));
     assert!(migrations(&path).unwrap().iter().all(|one| one.applied_at <= Some(SystemClock.now())));
     assert!(std::fs::read(&path).unwrap() == bytes, "no byte is changed");
     let store = open(&path);
-    assert_eq!(names(&path), expected(7), "also while a store is open");
+    assert_eq!(names(&path), expected(8), "also while a store is open");
     drop(store);
     let older =
-        "DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; CREATE VIEW task_rows AS SELECT 1;
+        "ALTER TABLE schedules DROP COLUMN left_out;
+        DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; CREATE VIEW task_rows AS SELECT 1;
         DROP TABLE access_tokens; DROP TABLE audit; DROP TABLE audit_kept; DROP TABLE events; DROP TABLE listening; DROP TABLE activity; DROP TABLE workflow_counts; DROP TABLE workflow_history; DROP TABLE inputs; DROP TABLE workflows; DROP TABLE definitions;
         DELETE FROM migrations WHERE version >= 4";
     Connection::open(&path).unwrap().execute_batch(older).unwrap();
     assert_eq!(names(&path), expected(3));
     drop(open(&path));
-    assert_eq!(names(&path), expected(7), "opening it applies what is missing");
+    assert_eq!(names(&path), expected(8), "opening it applies what is missing");
     assert_eq!(rows(&path)["tasks"], before["tasks"]);
     let newer = "INSERT INTO migrations VALUES (999, 'from the future', 'x', 0)";
     Connection::open(&path).unwrap().execute(newer, []).unwrap();
@@ -445,7 +465,7 @@ fn an_unreadable_row_holds_up_only_itself() {
         by_hand.execute("UPDATE counts SET state = 'cancelled' WHERE state = 'pending'", []).unwrap();
         let keep = Retention::default().keep(State::Cancelled, Duration::ZERO).unwrap();
         let keep = keep.keep(State::Completed, Duration::ZERO).unwrap();
-        assert_eq!(store.prune(&keep, 10).await.unwrap(), 2, "what is old goes, readable or not");
+        assert_eq!(store.prune(keep.clone(), 10).await.unwrap(), 2, "what is old goes, readable or not");
         invariants::check(&store, &SystemClock).await;
     });
 }
@@ -469,7 +489,7 @@ fn an_unreadable_schedule_holds_up_only_itself() {
         assert!(store.schedules().await.unwrap_err().to_string().contains("quantum"));
         for name in ["a", "b"] {
             let name = Name::new("schedule", name).unwrap();
-            assert!(store.remove_schedule(&Name::default(), &name).await.unwrap());
+            assert!(store.remove_schedule(Name::default(), name.clone()).await.unwrap());
         }
         assert_eq!(store.schedules().await.unwrap().len(), 1);
         invariants::check(&store, &SystemClock).await;
@@ -587,4 +607,80 @@ fn a_failing_device_stops_the_store_and_loses_nothing() {
     assert_eq!(answers.len(), 300);
     assert!((20..290).contains(&acknowledged(&answers).len()), "some fit, some do not");
     runtime().block_on(async { account(&open(&file(&directory)), &answers).await });
+}
+
+/// What may happen to a file under a live store.
+#[cfg(unix)]
+const MISHAPS: [(&str, &str, &str); 5] = [
+    ("removed", "rm windlass.db", "windlass.db was removed or moved"),
+    ("moved", "mv windlass.db elsewhere.db", "windlass.db was removed or moved"),
+    ("replaced", "cp windlass.db other.db; mv other.db windlass.db", "windlass.db was replaced"),
+    ("without its log", "rm windlass.db-wal", "windlass.db-wal was removed"),
+    ("without its index", "rm windlass.db-shm", "windlass.db-shm was removed"),
+];
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_gone_is_not_written_to() {
+    for (name, command, says) in MISHAPS {
+        let directory = place();
+        let path = file(&directory);
+        runtime().block_on(async {
+            let store = open(&path);
+            store.submit(vec![task(1)]).await.unwrap();
+            let worker = support::worker(&store, "w").await;
+            let done = Command::new("sh").args(["-c", command]).current_dir(directory.path()).status();
+            assert!(done.unwrap().success());
+            // The heartbeat notices it, and so does whatever comes first.
+            let noticed = store.heartbeat(worker.clone(), Vec::new()).await.unwrap_err();
+            assert!(matches!(&noticed, Error::Moved(why) if why.contains(says)), "{name}: {noticed:?}");
+            assert_eq!(noticed.code(), "store_moved");
+            for n in 2..4 {
+                let refused = store.submit(vec![task(n)]).await.unwrap_err();
+                assert!(matches!(&refused, Error::Moved(_)), "{name}: {refused:?}");
+            }
+            // A new reader looks at no other file, and makes none.
+            let readers: Vec<_> = (0..8).map(|_| store.counts()).collect();
+            for read in readers {
+                match read.await {
+                    Ok(counts) => assert_eq!(counts.len(), 1, "{name}: those of the old file"),
+                    Err(error) => assert!(matches!(error, Error::Moved(_)), "{name}: {error:?}"),
+                }
+            }
+            assert_eq!(path.exists(), !matches!(name, "removed" | "moved"), "{name}: no file was made");
+            store.close().await.unwrap();
+        });
+    }
+}
+
+/// The very moment of the commit: whether it is in the file that is looked for is not known.
+#[cfg(unix)]
+#[test]
+fn a_commit_to_a_file_that_goes_meanwhile_is_not_acknowledged() {
+    let directory = place();
+    let path = file(&directory);
+    let (from, to) = (path.clone(), directory.path().join("elsewhere.db"));
+    let at_commit = move |name: &'static str, before: bool| {
+        if (name, before) == ("commit", false) {
+            // The second time it is gone already.
+            let _ = std::fs::rename(&from, &to);
+        }
+    };
+    runtime().block_on(async {
+        let store = Options::new(&path).durability(Durability::Normal).probe(at_commit).open().unwrap();
+        let answer = store.submit(vec![task(1)]).await.unwrap_err();
+        assert!(
+            matches!(&answer, Error::Unknown(why) if why.contains("windlass.db was removed or moved")),
+            "{answer:?}"
+        );
+        let later = store.submit(vec![task(2)]).await.unwrap_err();
+        assert!(matches!(later, Error::Moved(_)), "{later:?}");
+        store.close().await.unwrap();
+        // Moved back, it is whole: the log was left where it belongs.
+        std::fs::rename(directory.path().join("elsewhere.db"), &path).unwrap();
+        let store = open(&path);
+        assert!(support::is_whole(&store, id(1)).await);
+        assert!(!support::is_whole(&store, id(2)).await);
+        store.close().await.unwrap();
+    });
 }

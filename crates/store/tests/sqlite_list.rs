@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::{file, open, place, runtime, task};
 use windlass_core::{By, Command, Name, NewTask, Start, State, TaskId, limits};
-use windlass_store::{Filter, Page, SqliteStore, Store};
+use windlass_store::{Filter, Page, Reads, SqliteStore, Store, Writes};
 
 /// Every page, followed to the end.
 async fn enumerate(

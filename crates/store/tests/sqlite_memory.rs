@@ -7,7 +7,7 @@ mod support;
 use support::{again, file, open, place, role, runtime, task};
 use windlass_core::{Json, Name, NewTask};
 use windlass_store::conformance::{claim_of, completed, finish};
-use windlass_store::{SqliteStore, Store, Turn};
+use windlass_store::{SqliteStore, Store, Turn, Writes};
 
 /// The most that ten times the backlog may cost, in kilobytes: 45 bytes for each task more. The page cache is bounded, and full before the first look ([`warm_up`]).
 const GROWTH: u64 = 8 << 10;

@@ -13,7 +13,7 @@ use support::{PATIENCE, again, file, open, place, role, runtime, task};
 use tokio::time::timeout;
 use windlass_core::{State, TaskId};
 use windlass_store::conformance::{claim_of, completed, finish, id, invariants};
-use windlass_store::{Claimed, SqliteStore, Store, SystemClock, Turn};
+use windlass_store::{Claimed, Reads, SqliteStore, Store, SystemClock, Turn, Writes};
 
 /// The words after `key` in each line of a child's output. The first line begins with the name of the test.
 fn said<'o>(output: &'o str, key: &str) -> Vec<&'o str> {

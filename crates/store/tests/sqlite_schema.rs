@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use support::{file, open, place};
 use tempfile::TempDir;
 use windlass_core::{Json, Name, NewTask, TaskId, TraceParent};
-use windlass_store::Store;
+use windlass_store::{Reads, Store, Writes};
 
 /// A migrated database, without the store.
 fn migrated() -> (TempDir, Connection) {
@@ -31,6 +31,28 @@ fn statements() -> BTreeMap<String, String> {
             (name, std::fs::read_to_string(path).unwrap())
         })
         .collect()
+}
+
+/// Payloads may be secret: the files are the owner's alone, whatever the umask; a file that is there keeps its mode.
+#[cfg(unix)]
+#[test]
+fn files_are_created_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let with = |path: &Path, end: &str| std::path::PathBuf::from(format!("{}{end}", path.display()));
+    let directory = place();
+    let created = file(&directory);
+    let store = open(&created);
+    for end in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&with(&created, end)), 0o600, "{end}");
+    }
+    drop(store);
+    let shared = directory.path().join("shared.db");
+    std::fs::write(&shared, "").unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o664)).unwrap();
+    let store = open(&shared);
+    assert_eq!((mode(&shared), mode(&with(&shared, "-wal"))), (0o664, 0o664));
+    drop(store);
 }
 
 #[test]
@@ -89,7 +111,7 @@ fn fill(connection: &Connection, count: i64) {
             "INSERT INTO notes SELECT seq, 1 + value, NULL, NULL, 0, '[]' FROM tasks, (SELECT 1 AS value UNION ALL SELECT 2)
                 WHERE seq % 3 = 0;
              INSERT INTO schedules SELECT 'default', 's' || seq, '* * * * *', 'UTC', '{}', 'one', 'allow', seq % 4 = 0,
-                seq, NULL, NULL, 0, 0, NULL, 0 FROM tasks WHERE seq % 20 = 0;
+                seq, NULL, NULL, 0, 0, NULL, 0, NULL FROM tasks WHERE seq % 20 = 0;
              INSERT INTO entities SELECT 'default', 'planner:' || seq FROM tasks WHERE seq % 2 = 0",
         )
         .unwrap();
@@ -312,7 +334,8 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
         let view =
             &first[first.find("CREATE VIEW task_rows").unwrap()..first.find("-- Apart from tasks").unwrap()];
         let older = format!(
-            "DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version = 7"
+            "ALTER TABLE schedules DROP COLUMN left_out;
+            DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version >= 7"
         );
         Connection::open(&path).unwrap().execute_batch(&older).unwrap();
         let store = open(&path);
@@ -385,7 +408,7 @@ fn history_is_append_only_and_goes_with_its_task() {
 fn the_other_tables_refuse_nonsense_too() {
     let (_directory, connection) = migrated();
     insert(&connection, &[("seq", "1")]).unwrap();
-    let schedule = |values: &str| format!("INSERT INTO schedules VALUES ({values}, 0, 0, NULL, 0)");
+    let schedule = |values: &str| format!("INSERT INTO schedules VALUES ({values}, 0, 0, NULL, 0, NULL)");
     let good = schedule("'n', 's', '@daily', 'UTC', '{}', 'one', 'allow', 0, 0, NULL, NULL");
     connection.execute(&good, []).unwrap();
     for sql in [

@@ -20,15 +20,18 @@ impl Reign<'_> {
             let (before, limit) = (self.stuck, PAGE + self.stuck.min(MOST_STUCK));
             let Due { commands, schedules, next, silent_at, now } = self.shared.store().due(limit).await?;
             let looked = Instant::now();
+            if self.follow_clock(now).await? {
+                continue;
+            }
             let (asked, slots) = (commands.len(), schedules.len());
-            self.fire(schedules, now).await?;
+            let next_slot = self.fire(schedules, now).await?;
             let moved = self.carry_out(commands).await?;
             self.stuck = asked - moved;
             // A full page may have more behind it, unless all of it refuses to move and no more can be asked for.
             let more = asked >= limit && (moved > 0 || (self.stuck > before && before < MOST_STUCK));
             if slots < limit && !more {
                 let then = |moment: Timestamp| looked + moment.since(now);
-                return Ok([next, silent_at].into_iter().flatten().min().map(then));
+                return Ok([next, next_slot, silent_at].into_iter().flatten().min().map(then));
             }
         }
     }

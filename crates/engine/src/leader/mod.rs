@@ -3,6 +3,7 @@
 //! Every worker stands for leader; the store lets one win, for a term. The chores are one file each. Whatever a leader writes names its
 //! term, so that one who was followed while it slept changes nothing.
 
+mod clock;
 mod due;
 mod gauges;
 mod prune;
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use windlass_core::{Name, Rejected, Term};
+use windlass_core::{Name, Rejected, Term, Timestamp};
 use windlass_store::{Error, Rings};
 
 use crate::worker::outbox::Backoff;
@@ -30,7 +31,7 @@ const REST: Duration = Duration::from_millis(5);
 pub(crate) async fn stand(shared: Arc<Shared>, stop: CancellationToken) {
     let mut backoff = Backoff::default();
     loop {
-        let again = match shared.store().campaign(&shared.setup.id, shared.setup.term()).await {
+        let again = match shared.store().campaign(shared.setup.id.clone(), shared.setup.term()).await {
             Ok(Some(leadership)) => {
                 let begun = Instant::now();
                 info!(worker = %shared.setup.id, term = leadership.term, "leads");
@@ -41,7 +42,7 @@ pub(crate) async fn stand(shared: Arc<Shared>, stop: CancellationToken) {
                 metrics::gauge!("windlass_leader").set(0.0);
                 match ended {
                     Ok(()) => {
-                        if let Err(error) = shared.store().resign(&shared.setup.id, term).await {
+                        if let Err(error) = shared.store().resign(shared.setup.id.clone(), term).await {
                             debug!(%error, "not resigned; the term will run out");
                         }
                         return;
@@ -78,7 +79,7 @@ pub(crate) async fn stand(shared: Arc<Shared>, stop: CancellationToken) {
 
 /// Does once what is due, as the leader.
 pub(crate) async fn once(shared: &Shared) -> Result<(), Error> {
-    if let Some(leadership) = shared.store().campaign(&shared.setup.id, shared.setup.term()).await? {
+    if let Some(leadership) = shared.store().campaign(shared.setup.id.clone(), shared.setup.term()).await? {
         Reign::new(shared, leadership.term).do_what_is_due().await?;
     }
     Ok(())
@@ -100,6 +101,8 @@ struct Reign<'s> {
     prune_at: Instant,
     reconcile_at: Instant,
     gauges_at: Instant,
+    /// What the store's clock showed at the last look.
+    clock: Option<Timestamp>,
     /// Due rows that were refused, so that one look asks for as many more.
     stuck: usize,
     /// Where the reconcile chore goes on.
@@ -118,6 +121,7 @@ impl<'s> Reign<'s> {
             prune_at: now,
             reconcile_at: now + reconcile::EVERY,
             gauges_at: now,
+            clock: None,
             stuck: 0,
             reconciled_to: None,
             gauged: BTreeSet::new(),
@@ -158,7 +162,8 @@ impl<'s> Reign<'s> {
     }
 
     async fn renew(&mut self) -> Result<(), Error> {
-        let renewed = self.shared.store().campaign(&self.shared.setup.id, self.shared.setup.term()).await?;
+        let renewed =
+            self.shared.store().campaign(self.shared.setup.id.clone(), self.shared.setup.term()).await?;
         self.renew_at = Instant::now() + self.shared.setup.term() / 2;
         match renewed {
             Some(leadership) if leadership.term == self.term => Ok(()),

@@ -16,7 +16,7 @@ const PAGE: usize = 500;
 impl Reign<'_> {
     /// Deletes a page; says whether there may be more.
     pub(super) async fn prune(&self) -> Result<bool, Error> {
-        let pruned = self.shared.store().prune(&self.shared.setup.retention, PAGE).await?;
+        let pruned = self.shared.store().prune(self.shared.setup.retention.clone(), PAGE).await?;
         if pruned > 0 {
             info!(pruned, "old tasks deleted");
         }

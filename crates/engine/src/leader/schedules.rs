@@ -1,7 +1,7 @@
 //! Chore: submit what schedules ask for, once per slot.
 
 use tracing::{info, warn};
-use windlass_core::{By, Command, Firing, Rejected, Schedule, TaskId, Timestamp};
+use windlass_core::{By, Command, Firing, Rejected, Schedule, TaskId, Timestamp, limits};
 use windlass_store::{Error, Turn};
 
 use super::Reign;
@@ -11,10 +11,17 @@ use crate::cron::Cron;
 const UNREADABLE_FOR: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Reign<'_> {
-    /// Fires each of `schedules`, whose next slot has come. One that cannot be fired delays only itself.
-    pub(super) async fn fire(&self, schedules: Vec<Schedule>, now: Timestamp) -> Result<(), Error> {
+    /// Fires each of `schedules`, whose next slot has come, and says when the first of them is due again. One that cannot be fired
+    /// delays only itself.
+    pub(super) async fn fire(
+        &self,
+        schedules: Vec<Schedule>,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, Error> {
+        let mut next = None;
         for schedule in schedules {
             let firing = self.firing(&schedule, now).await?;
+            next = next.into_iter().chain([firing.next_at]).min();
             match self.shared.store().fire(firing.clone(), Some(self.term)).await {
                 Ok(_) => {}
                 Err(Error::Rejected(Rejected::NotLeader { term })) => {
@@ -24,9 +31,7 @@ impl Reign<'_> {
                 Err(Error::Rejected(Rejected::ScheduleMoved { .. } | Rejected::UnknownSchedule { .. })) => {}
                 Err(error) if error.rejected().is_some() => {
                     warn!(schedule = %schedule.name, %error, "its task was refused; the slot is left out");
-                    let skipped = firing.tasks.len().try_into().unwrap_or(u32::MAX);
-                    let (tasks, error) = (Vec::new(), Some(error.to_string()));
-                    let without = Firing { tasks, skipped, error, last_at: None, ..firing };
+                    let without = firing.refused(&error);
                     match self.shared.store().fire(without, Some(self.term)).await {
                         Err(error) if error.rejected().is_none() => return Err(error),
                         _ => {}
@@ -35,7 +40,7 @@ impl Reign<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(next.filter(|next| *next != Timestamp::MAX))
     }
 
     /// What to do about the slots of one schedule that have come.
@@ -48,6 +53,7 @@ impl Reign<'_> {
             last_at: None,
             tasks: Vec::new(),
             skipped: 0,
+            left_out: None,
             error: None,
         };
         let cron = match Cron::parse(&schedule.cron, &schedule.zone) {
@@ -58,9 +64,9 @@ impl Reign<'_> {
             }
         };
         let before = schedule.next_at.minus(std::time::Duration::from_micros(1));
-        let slots = cron.last_slots(before, now, schedule.most_slots());
+        let come = cron.last_slots(before, now, limits::COUNTED_SLOTS);
         let previous = self.previous(schedule.last_task).await?;
-        let plan = schedule.plan(slots, previous, now);
+        let plan = schedule.plan(&come, previous, now);
         if let Some(task) = plan.cancel {
             let by = By { actor: Some(format!("schedule {}", schedule.name)), note: Some("replaced".into()) };
             let commands = vec![Command::Cancel { task, by }];
@@ -68,11 +74,12 @@ impl Reign<'_> {
         }
         let task = |slot: &Timestamp| schedule.task((self.shared.setup.new_id)(), Some(*slot));
         let tasks: Vec<_> = plan.slots.iter().map(task).collect();
-        info!(schedule = %schedule.name, tasks = tasks.len(), "fires");
+        info!(schedule = %schedule.name, tasks = tasks.len(), left_out = plan.left_out, "fires");
         Ok(Firing {
             next_at: cron.next_after(now).unwrap_or(Timestamp::MAX),
             last_at: plan.slots.last().copied(),
-            skipped: u32::from(tasks.is_empty()),
+            skipped: plan.skipped,
+            left_out: plan.left_out,
             tasks,
             ..firing
         })

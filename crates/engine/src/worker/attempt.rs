@@ -6,10 +6,11 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::task::coop::unconstrained;
 use tokio::time::{sleep_until, timeout};
-use tracing::{Instrument, warn};
-use windlass_core::{Lease, Outcome, Report, TaskId};
+use tracing::{Instrument, error, warn};
+use windlass_core::{Lease, Outcome, Report, TaskId, Token};
 
 use crate::client::Client;
 use crate::context::{Attempt, Context};
@@ -78,6 +79,10 @@ async fn verdict(handlers: &Arc<Handlers>, context: &Context, patience: Duration
             None => std::future::pending().await,
         }
     };
+    // Immediately before the handler's first instruction: it may have taken long to come here.
+    if !context.holds_lease() {
+        return judge(attempt, attempt.stop.reason().unwrap_or(StopReason::Fenced), None);
+    }
     let last_word = tokio::select! {
         biased;
         outcome = &mut handler => Some(outcome),
@@ -106,6 +111,35 @@ fn judge(attempt: &Attempt, reason: StopReason, last_word: Option<Outcome>) -> V
             Some(Outcome::Failed { .. }) | None => Verdict::Interrupted(reason),
             Some(outcome) => Verdict::Finished(outcome),
         },
+    }
+}
+
+/// Makes sure that the loop hears of the end of an attempt, even if the attempt is dropped in the middle.
+pub(super) struct LastWord {
+    end: mpsc::UnboundedSender<Ended>,
+    token: Option<Token>,
+}
+
+impl LastWord {
+    pub(super) fn new(end: mpsc::UnboundedSender<Ended>, token: &Token) -> Self {
+        Self { end, token: Some(token.clone()) }
+    }
+
+    pub(super) fn say(mut self, ended: Ended) {
+        self.token = None;
+        // If nobody listens, the worker is gone, and the lease will expire.
+        let _ = self.end.send(ended);
+    }
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        if let Some(Token { task, lease, .. }) = self.token.take() {
+            error!(%task, "a handler was dropped before its end");
+            let outcome = TaskError::retry("the handler was dropped before its end").outcome();
+            let verdict = Verdict::Finished(outcome);
+            let _ = self.end.send(Ended { task, lease, report: None, verdict });
+        }
     }
 }
 

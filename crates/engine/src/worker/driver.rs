@@ -6,24 +6,23 @@
 //! wakes when a handler ends, when the store rings, and at moments that something waits for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::future::poll_fn;
-use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{debug, info, warn};
 use windlass_core::{Command, Lease, Rejected, State, TaskId, Token, limits};
-use windlass_store::{Claimed, Error, Filter, Page, Rings, Turn, Turned};
+use windlass_store::{Claimed, Error, Rings, Turn};
 
-use super::attempt::{self, Ended, Verdict};
+use super::asking::{Answer, Asked, Asking, answered, holdings};
+use super::attempt::{self, Ended, LastWord, Verdict};
+use super::fence::Hold;
 use super::outbox::{Backoff, Outbox};
-use super::setup::{Setup, Shared};
+use super::setup::{ReportResult, Setup, Shared};
 use crate::context::{Attempt, Context, Notebook};
-use crate::error::TaskError;
 use crate::stop::{Stop, StopReason};
 
 /// A handler that has run this long is marked as running; one that ends sooner is never written down twice.
@@ -51,26 +50,7 @@ struct Waiting {
     claimed: Claimed,
     stop: Stop,
     received: Instant,
-}
-
-/// What the store was asked.
-enum Asked {
-    /// To take note of these, and whether to give more, and how much.
-    Turn { commands: Vec<Command>, limit: usize },
-    /// What this worker holds.
-    Holdings,
-}
-
-/// What it answered.
-enum Answer {
-    Turned(Result<Turned, Error>),
-    Holdings(Result<Vec<(TaskId, Lease)>, Error>),
-}
-
-/// A question that is not answered yet.
-struct Asking {
-    asked: Asked,
-    answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    hold: Hold,
 }
 
 pub(super) struct Driver {
@@ -104,6 +84,12 @@ pub(super) struct Driver {
     look_for_lost: Option<(Instant, Duration)>,
     stopping_since: Option<Instant>,
     told_to_stop: bool,
+    /// When the last handler ended.
+    last_end: Instant,
+    /// Whether the store did not answer the last question.
+    is_away: bool,
+    /// Whether a heartbeat was asked for because the fence is closed.
+    wants_pulse: bool,
 }
 
 impl Driver {
@@ -132,18 +118,27 @@ impl Driver {
             look_for_lost: None,
             stopping_since: None,
             told_to_stop: false,
+            last_end: Instant::now(),
+            is_away: false,
+            wants_pulse: false,
             shared,
         }
     }
 
-    /// Runs until `stop` and everything that is to be said then has been said. An error means that the store cannot be used any more.
-    pub(super) async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
+    /// Runs until `stop` and everything that is to be said then has been said; false if it could not be said in time. An error means
+    /// that the store cannot be used any more.
+    pub(super) async fn run(mut self, stop: CancellationToken) -> Result<bool, Error> {
         let mut asking: Vec<Asking> = Vec::new();
         loop {
             self.start_waiting();
             asking.extend(self.ask(&asking));
-            if (asking.is_empty() && self.is_over()) || self.is_too_late() {
-                return Ok(());
+            if asking.is_empty() && self.is_over() {
+                return Ok(true);
+            }
+            if self.is_too_late() {
+                let (worker, reports) = (&self.shared.setup.id, self.outbox.len());
+                warn!(%worker, reports, "the store does not answer: what was not reported is run again by others");
+                return Ok(false);
             }
             metrics::gauge!("windlass_worker_pool_active").set(count(self.running.len()));
             let wake = self.next_wake();
@@ -181,14 +176,25 @@ impl Driver {
 
     /// Whether the store has not heard the last words for so long that it never will.
     fn is_too_late(&self) -> bool {
-        let setup = &self.shared.setup;
-        self.stopping_since.is_some_and(|since| since.elapsed() >= setup.grace + setup.patience + LAST_WORDS)
+        self.give_up_at().is_some_and(|at| at <= Instant::now())
+    }
+
+    /// When a worker that is to stop tries no longer to tell the store what it has to say: not before its grace period is over, and not
+    /// before it has tried for a while.
+    fn give_up_at(&self) -> Option<Instant> {
+        let (Setup { grace, patience, .. }, since) = (&self.shared.setup, self.stopping_since?);
+        let handlers_end =
+            if self.running.is_empty() { self.last_end.max(since) } else { since + *grace + *patience };
+        Some((handlers_end + LAST_WORDS).max(since + *grace))
     }
 
     /// Starts what has been claimed, as far as handlers are free.
     fn start_waiting(&mut self) {
         while self.running.len() < self.shared.setup.pool {
             let Some(waiting) = self.waiting.pop_front() else { return };
+            if !waiting.hold.is_sure() {
+                waiting.stop.tell(StopReason::Fenced);
+            }
             if let Some(reason) = waiting.stop.reason() {
                 self.give_back(&waiting, &format!("it was not started: {reason:?}"));
             } else {
@@ -197,7 +203,7 @@ impl Driver {
         }
     }
 
-    fn start(&mut self, Waiting { claimed, stop, received }: Waiting) {
+    fn start(&mut self, Waiting { claimed, stop, received, hold }: Waiting) {
         let Claimed { task, payload, details } = claimed;
         let setup = &self.shared.setup;
         let (started, notebook) = (Instant::now(), Notebook::new(self.shared.notes_written.clone()));
@@ -215,6 +221,7 @@ impl Driver {
             started,
             trace: OnceLock::new(),
             stop,
+            hold: Some(hold),
             notebook,
         };
         let context = Context::new(attempt);
@@ -253,7 +260,7 @@ impl Driver {
             let answer = Box::pin(async move { Answer::Holdings(holdings(&shared).await) });
             return Some(Asking { asked: Asked::Holdings, answer });
         }
-        let room = self.room();
+        let room = if self.is_fenced() { 0 } else { self.room() };
         if self.outbox.is_empty() && !(self.hungry && room > 0) {
             return None;
         }
@@ -274,8 +281,20 @@ impl Driver {
         self.ended_lately = 0;
         let claim = (limit > 0).then(|| self.shared.setup.claim(limit));
         let (shared, turn) = (self.shared.clone(), Turn { commands: commands.clone(), claim, term: None });
+        let at = self.shared.fence.now();
         let answer = Box::pin(async move { Answer::Turned(shared.store().turn(turn).await) });
-        Some(Asking { asked: Asked::Turn { commands, limit }, answer })
+        Some(Asking { asked: Asked::Turn { commands, limit, at }, answer })
+    }
+
+    /// Whether nothing may be started, and so nothing need be claimed, until a heartbeat is confirmed. Asks for one.
+    fn is_fenced(&mut self) -> bool {
+        let is_closed = self.shared.is_closed.load(Ordering::Relaxed);
+        let is_fenced = !is_closed && !self.shared.fence.is_open();
+        if is_fenced && !self.wants_pulse {
+            self.shared.pulse_wanted.notify_one();
+        }
+        self.wants_pulse = is_fenced;
+        is_fenced
     }
 
     /// Whether a question may be asked beside those that are not answered yet: a turn, if there is about as much to say as the
@@ -313,22 +332,24 @@ impl Driver {
     }
 
     fn hear(&mut self, asked: Asked, answer: Answer) -> Result<(), Error> {
-        if let Asked::Turn { commands, limit } = &asked {
+        if let Asked::Turn { commands, limit, .. } = &asked {
             for command in commands {
                 self.spoken_of.remove(&command.task());
             }
             self.claims_under_way -= limit;
         }
         let error = match (asked, answer) {
-            (Asked::Turn { commands, limit }, Answer::Turned(Ok(turned))) => {
+            (Asked::Turn { commands, limit, at }, Answer::Turned(Ok(turned))) => {
+                self.is_back();
                 if turned.claimed.is_ok() {
                     self.backoff.succeeded();
                 }
                 self.hear_receipts(commands, turned.receipts);
-                self.hear_claimed(turned.claimed, limit);
+                self.hear_claimed(turned.claimed, limit, at);
                 return Ok(());
             }
             (Asked::Holdings, Answer::Holdings(Ok(holdings))) => {
+                self.is_back();
                 self.backoff.succeeded();
                 self.look_for_lost =
                     self.look_for_lost.map(|(_, wait)| (Instant::now() + wait, wait.saturating_mul(2)));
@@ -350,12 +371,23 @@ impl Driver {
         };
         match error {
             Error::Unavailable(_) | Error::Unknown(_) => {
-                let again = self.backoff.failed();
-                warn!(%error, worker = %self.shared.setup.id, "the store does not answer; trying again in {:?}",
-                    again.saturating_duration_since(Instant::now()));
+                self.backoff.failed();
+                let worker = &self.shared.setup.id;
+                // Once: it goes on until the store is back.
+                if std::mem::replace(&mut self.is_away, true) {
+                    debug!(%error, %worker, "the store still does not answer");
+                } else {
+                    warn!(%error, %worker, "the store does not answer; the worker tries again until it does");
+                }
                 Ok(())
             }
             error => Err(error),
+        }
+    }
+
+    fn is_back(&mut self) {
+        if std::mem::take(&mut self.is_away) {
+            info!(worker = %self.shared.setup.id, "the store answers again");
         }
     }
 
@@ -365,7 +397,11 @@ impl Driver {
         receipts: Vec<Result<windlass_store::Receipt, Rejected>>,
     ) {
         for (command, receipt) in commands.into_iter().zip(receipts) {
-            let Err(rejected) = receipt else { continue };
+            let result = receipt.map_or_else(ReportResult::Refused, |_| ReportResult::Accepted);
+            if let Command::Finish { token, .. } | Command::Release { token, .. } = &command {
+                self.shared.setup.reported(token.task, token.lease, &result);
+            }
+            let ReportResult::Refused(rejected) = result else { continue };
             match command {
                 Command::Start { token, .. } | Command::Report { token, .. } => {
                     debug!(task = %token.task, %rejected, "the lease is lost");
@@ -375,12 +411,15 @@ impl Driver {
                     };
                     self.shared.held.stop(token.task, token.lease, reason);
                 }
+                Command::Release { token, .. } => {
+                    debug!(task = %token.task, %rejected, "what was to be given back is another's by now");
+                }
                 command => warn!(task = %command.task(), %rejected, "a report was refused"),
             }
         }
     }
 
-    fn hear_claimed(&mut self, claimed: Result<Vec<Claimed>, Rejected>, limit: usize) {
+    fn hear_claimed(&mut self, claimed: Result<Vec<Claimed>, Rejected>, limit: usize, asked: Duration) {
         let claimed = match claimed {
             Ok(claimed) => claimed,
             Err(rejected) => {
@@ -401,7 +440,8 @@ impl Driver {
         let received = Instant::now();
         for claimed in claimed {
             let stop = self.shared.held.add(claimed.task.id, claimed.task.status.lease);
-            self.waiting.push_back(Waiting { claimed, stop, received });
+            let hold = Hold { fence: self.shared.fence.clone(), asked };
+            self.waiting.push_back(Waiting { claimed, stop, received, hold });
         }
         if self.stopping_since.is_some() {
             self.give_all_back();
@@ -424,10 +464,12 @@ impl Driver {
         let Ended { task, lease, report, verdict } = ended;
         let context = self.running.remove(&(task, lease));
         self.shared.held.remove(task, lease);
+        self.last_end = Instant::now();
         let is_quick = |context: &Context| context.attempt_row().started.elapsed() < MARK_AFTER;
         self.ended_lately += usize::from(context.as_ref().is_some_and(is_quick));
         let token = self.token(task, lease);
         if matches!(verdict, Verdict::Nothing) {
+            self.shared.setup.reported(task, lease, &ReportResult::Dropped);
             return;
         }
         if let Some(report) = report {
@@ -472,7 +514,6 @@ impl Driver {
     fn next_wake(&self) -> Instant {
         let setup = &self.shared.setup;
         let grace = self.stopping_since.map(|since| since + setup.grace).filter(|_| !self.told_to_stop);
-        let end = self.stopping_since.map(|since| since + setup.grace + setup.patience + LAST_WORDS);
         let moments = [
             self.backoff.until(),
             self.unmarked.front().map(|(started, _)| *started + MARK_AFTER),
@@ -482,7 +523,7 @@ impl Driver {
             self.look_for_lost.map(|(at, _)| at).filter(|at| *at > Instant::now()),
             Some(self.next_poll).filter(|_| self.stopping_since.is_none()),
             grace,
-            end,
+            self.give_up_at(),
         ];
         moments.into_iter().flatten().min().unwrap_or(self.next_poll)
     }
@@ -524,63 +565,6 @@ impl Driver {
                 let token = self.token(context.id(), context.lease());
                 self.outbox.push(Command::Report { token, report });
             }
-        }
-    }
-}
-
-/// The first answer to what was asked, and which question it answers; never, if nothing was asked.
-async fn answered(asking: &mut [Asking]) -> (usize, Answer) {
-    poll_fn(|context| {
-        for (at, asking) in asking.iter_mut().enumerate() {
-            if let Poll::Ready(answer) = asking.answer.as_mut().poll(context) {
-                return Poll::Ready((at, answer));
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-/// All claims that the store counts as this worker's.
-pub(super) async fn holdings(shared: &Shared) -> Result<Vec<(TaskId, Lease)>, Error> {
-    let states = vec![State::Claimed, State::Running];
-    let filter = Filter { states, worker: Some(shared.setup.id.clone()), ..Filter::default() };
-    let (mut page, mut held) = (Page { limit: limits::PAGE, ..Page::default() }, Vec::new());
-    loop {
-        let listing = shared.store().tasks(filter.clone(), page).await?;
-        held.extend(listing.tasks.iter().map(|task| (task.id, task.status.lease)));
-        page.after = listing.next;
-        if page.after.is_none() {
-            return Ok(held);
-        }
-    }
-}
-
-/// Makes sure that the loop hears of the end of an attempt, even if the attempt is dropped in the middle.
-struct LastWord {
-    end: mpsc::UnboundedSender<Ended>,
-    token: Option<Token>,
-}
-
-impl LastWord {
-    fn new(end: mpsc::UnboundedSender<Ended>, token: &Token) -> Self {
-        Self { end, token: Some(token.clone()) }
-    }
-
-    fn say(mut self, ended: Ended) {
-        self.token = None;
-        // If nobody listens, the worker is gone, and the lease will expire.
-        let _ = self.end.send(ended);
-    }
-}
-
-impl Drop for LastWord {
-    fn drop(&mut self) {
-        if let Some(Token { task, lease, .. }) = self.token.take() {
-            error!(%task, "a handler was dropped before its end");
-            let outcome = TaskError::retry("the handler was dropped before its end").outcome();
-            let verdict = Verdict::Finished(outcome);
-            let _ = self.end.send(Ended { task, lease, report: None, verdict });
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The worker: claims what it has handlers for, runs it, reports.
 //!
-//! Its parts, each in a file: the loop ([`driver`]), one attempt ([`attempt`]), the heartbeat ([`pulse`]), what it holds
-//! ([`held`]) and what it has to say ([`outbox`]). Every worker also stands for leader ([`crate::leader`]).
+//! Its parts, each in a file: the loop ([`driver`]) and what it asks the store ([`asking`]), one attempt ([`attempt`]), the heartbeat
+//! ([`pulse`]) and until when something may start ([`fence`]), what it holds ([`held`]) and what it has to say ([`outbox`]). Every worker also stands for leader ([`crate::leader`]).
 
+mod asking;
 pub(crate) mod attempt;
 pub(crate) mod driver;
+pub(crate) mod fence;
 mod held;
 pub(crate) mod outbox;
 mod pulse;
@@ -19,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use windlass_core::{
-    DEAD_AFTER, Input, Invalid, Name, Outcome, Retention, TaskId, WORKFLOW, WorkerId, limits,
+    DEAD_AFTER, Input, Invalid, Lease, Name, Outcome, Retention, TaskId, WORKFLOW, WorkerId, limits,
 };
 use windlass_store::{Error, Result};
 
@@ -29,6 +31,7 @@ use crate::error::TaskError;
 use crate::handler::{Handlers, Next};
 use crate::ids::{task_id, worker_id};
 use crate::leader;
+pub use setup::ReportResult;
 use setup::{Setup, Shared};
 
 /// Handlers that run at once, unless said otherwise.
@@ -36,6 +39,9 @@ const POOL: usize = 10;
 
 /// The least time between two looks of an idle worker.
 const SHORTEST_POLL: Duration = Duration::from_millis(1);
+
+/// How long a store that did not answer is told that the worker is gone.
+const AWAY: Duration = Duration::from_millis(500);
 
 /// Claims that a worker with quick handlers may hold in advance, unless said otherwise.
 const BUFFER: usize = 1024;
@@ -67,6 +73,7 @@ impl WorkerBuilder {
             retention: Retention::default(),
             threaded: true,
             new_id: Arc::new(task_id),
+            on_report: None,
         };
         Self { setup, handlers: Handlers::default(), refused: None }
     }
@@ -208,6 +215,13 @@ impl WorkerBuilder {
     /// What is deleted, and when, while this worker leads; nothing by default.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.setup.retention = retention;
+        self
+    }
+
+    /// Tells what became of the report about each attempt, once. A worker that stops while the store is away has reports that it could
+    /// not make, of which nothing is told.
+    pub fn on_report(mut self, heard: impl Fn(TaskId, Lease, &ReportResult) + Send + Sync + 'static) -> Self {
+        self.setup.on_report = Some(Arc::new(heard));
         self
     }
 
@@ -385,19 +399,21 @@ async fn live(
     let lead_until = CancellationToken::new();
     let leading = leads.then(|| tokio::spawn(leader::stand(shared.clone(), lead_until.clone())));
     let worked = driver::Driver::new(shared.clone()).run(stop).await;
+    // A store that has not heard the last reports is not waited for again.
+    let last_words = if worked == Ok(false) { AWAY } else { driver::LAST_WORDS };
     lead_until.cancel();
     // A store that does not answer is not waited for: the term runs out, and the worker will count as dead.
     if let Some(leading) = leading
-        && let Ok(Err(error)) = timeout(driver::LAST_WORDS, leading).await
+        && let Ok(Err(error)) = timeout(last_words, leading).await
     {
         warn!(%error, "the leader's loop was stopped by a bug");
     }
     pulse.end().await;
-    match timeout(driver::LAST_WORDS, shared.store().deregister(id)).await {
+    match timeout(last_words, shared.store().deregister(id.clone())).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => warn!(%error, worker = %id, "not deregistered; it will count as dead"),
         Err(_) => warn!(worker = %id, "not deregistered: the store does not answer; it will count as dead"),
     }
     info!(worker = %id, "worker stopped");
-    worked
+    worked.map(|_| ())
 }

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use windlass_core::{Rejected, State};
 use windlass_store::Error;
 
-use super::driver::holdings;
+use super::asking::holdings;
 use super::setup::Shared;
 use crate::stop::StopReason;
 
@@ -24,6 +25,8 @@ const REST: Duration = Duration::from_millis(100);
 pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
     let mut confirmed = Instant::now();
     let mut next = confirmed + shared.setup.heartbeat;
+    // Each is logged once, until it is over.
+    let (mut is_failing, mut is_fenced) = (false, false);
     loop {
         let rest = Instant::now() + REST;
         tokio::select! {
@@ -52,13 +55,17 @@ pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
                 }
             }
         }
-        let sent = Instant::now();
+        let (sent, sent_at) = (Instant::now(), shared.fence.now());
         let fence_at = confirmed + shared.setup.fence_after();
-        if sent >= fence_at {
-            warn!(worker = %shared.setup.id, "the store cannot be told that this worker lives; its handlers stop");
+        // The fence also counts the time in which the machine was suspended.
+        let too_late = sent >= fence_at || !shared.fence.is_open();
+        if too_late {
+            if !std::mem::replace(&mut is_fenced, true) {
+                warn!(worker = %shared.setup.id, "the store cannot be told that this worker lives; its handlers stop");
+            }
             shared.held.stop_all(StopReason::Fenced);
         }
-        let until = if sent < fence_at { fence_at } else { sent + AGAIN };
+        let until = if too_late { sent + AGAIN } else { fence_at };
         let answer = tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -68,16 +75,39 @@ pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
             Ok(Ok(())) => {
                 confirmed = sent;
                 next = sent + shared.setup.heartbeat;
+                let was_open = shared.fence.is_open();
+                shared.fence.confirm(sent_at);
+                if !was_open {
+                    shared.claim_wanted.notify_one();
+                }
+                if is_failing || is_fenced {
+                    info!(worker = %shared.setup.id, "heartbeats are confirmed again");
+                }
+                (is_failing, is_fenced) = (false, false);
                 continue;
             }
-            Ok(Err(Error::Closed)) => return,
-            Ok(Err(error)) => warn!(%error, worker = %shared.setup.id, "heartbeat failed"),
-            Err(_) => warn!(worker = %shared.setup.id, "heartbeat not answered"),
+            Ok(Err(Error::Closed)) => {
+                // The loop finds out by asking.
+                shared.is_closed.store(true, Ordering::Relaxed);
+                shared.claim_wanted.notify_one();
+                return;
+            }
+            answer => {
+                let error = match answer {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => "not answered".into(),
+                };
+                if std::mem::replace(&mut is_failing, true) {
+                    debug!(error, worker = %shared.setup.id, "heartbeat failed again");
+                } else {
+                    warn!(error, worker = %shared.setup.id, "heartbeat failed");
+                }
+            }
         }
         // Once more before long, and in any case when the handlers are to be stopped.
         let now = Instant::now();
         next = now + AGAIN.min(shared.setup.heartbeat);
-        if sent < fence_at {
+        if !too_late {
             next = next.min(fence_at.max(now));
         }
     }
@@ -100,12 +130,12 @@ async fn look(shared: &Shared) -> Result<(), Error> {
 async fn once(shared: &Shared) -> Result<(), Error> {
     let held: BTreeMap<_, _> = shared.held.list().into_iter().collect();
     let leases: Vec<_> = held.iter().map(|(id, lease)| (*id, *lease)).collect();
-    let pulse = match shared.store().heartbeat(&shared.setup.id, leases.clone()).await {
+    let pulse = match shared.store().heartbeat(shared.setup.id.clone(), leases.clone()).await {
         Err(Error::Rejected(Rejected::InvalidWorker { .. })) => {
             // It was forgotten. What nobody has taken from it since is still its own, and would be nobody's if it let go.
             shared.store().register(shared.setup.registration()).await?;
             shared.claim_wanted.notify_one();
-            shared.store().heartbeat(&shared.setup.id, leases).await?
+            shared.store().heartbeat(shared.setup.id.clone(), leases).await?
         }
         answer => answer?,
     };

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use windlass_core::{DEAD_AFTER, Name, NewWorker, Retention, TaskId, WorkerId};
+use windlass_core::{DEAD_AFTER, Lease, Name, NewWorker, Rejected, Retention, TaskId, WorkerId};
 use windlass_store::{Claim, Store};
 
+use super::fence::Fence;
 use super::held::Held;
 use crate::client::Client;
 use crate::handler::Handlers;
@@ -37,6 +39,23 @@ pub(crate) struct Setup {
     /// Whether the heartbeat has a thread of its own. Only simulations do without.
     pub(crate) threaded: bool,
     pub(crate) new_id: Arc<dyn Fn() -> TaskId + Send + Sync>,
+    /// Who hears what became of reports.
+    pub(crate) on_report: Option<Arc<OnReport>>,
+}
+
+/// See [`WorkerBuilder::on_report`](super::WorkerBuilder::on_report).
+pub(crate) type OnReport = dyn Fn(TaskId, Lease, &ReportResult) + Send + Sync;
+
+/// What became of a worker's report about an attempt.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum ReportResult {
+    /// The store has it.
+    Accepted,
+    /// The store refused it: the task is another's by now, or nobody's.
+    Refused(Rejected),
+    /// None was made: the lease was known to be lost, or the task to be cancelled.
+    Dropped,
 }
 
 impl fmt::Debug for Setup {
@@ -73,6 +92,12 @@ impl Setup {
         }
     }
 
+    pub(super) fn reported(&self, task: TaskId, lease: Lease, result: &ReportResult) {
+        if let Some(on_report) = &self.on_report {
+            on_report(task, lease, result);
+        }
+    }
+
     /// How long a leader's term lasts unless it is renewed, at half of it; others try to lead every sixth. No longer than a worker may be
     /// silent, so that a dead leader delays what is due no longer than a dead worker does.
     pub(crate) fn term(&self) -> Duration {
@@ -90,6 +115,9 @@ impl Setup {
 pub(crate) struct Shared {
     pub(crate) setup: Setup,
     pub(super) held: Held,
+    pub(super) fence: Arc<Fence>,
+    /// Whether the heartbeat has ended because the store is closed.
+    pub(super) is_closed: AtomicBool,
     /// Asks the heartbeat to come at once.
     pub(super) pulse_wanted: Notify,
     /// Asks to look at once whether leases are lost.
@@ -102,8 +130,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(setup: Setup) -> Self {
+        let fence = Arc::new(Fence::new(setup.fence_after(), !setup.threaded));
         Self {
             setup,
+            fence,
+            is_closed: AtomicBool::new(false),
             held: Held::default(),
             pulse_wanted: Notify::new(),
             look_wanted: Notify::new(),

@@ -114,7 +114,7 @@ impl Wrap for Logged {
         submitted
     }
 
-    async fn prune(&self, inner: &dyn Store, retention: &Retention, limit: usize) -> Result<usize> {
-        self.journal.prune(inner, retention, limit).await
+    async fn prune(&self, inner: &dyn Store, retention: Retention, limit: usize) -> Result<usize> {
+        self.journal.prune(inner, &retention, limit).await
     }
 }

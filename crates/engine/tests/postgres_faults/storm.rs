@@ -244,7 +244,7 @@ async fn beat(store: Arc<dyn Store>) {
     let mut pulse = interval(Duration::from_millis(10));
     loop {
         pulse.tick().await;
-        match store.heartbeat(&worker, Vec::new()).await {
+        match store.heartbeat(worker.clone(), Vec::new()).await {
             Ok(_) | Err(Error::Unavailable(_) | Error::Unknown(_)) => {}
             Err(error) => panic!("{error}"),
         }

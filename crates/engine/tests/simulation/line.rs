@@ -6,12 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass::{
-    AccessToken, Activity, AuditListing, By, Command, Count, Defined, Definition, DefinitionLine, Due,
-    Entity, Error, EventId, Events, Execution, Executions, Facts, Filter, Firing, Json, Leadership, Lease,
-    Listing, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker, NewWorkflow, Page, Pulse, ReadyWorkflow,
-    Reconciled, Record, Retention, Rings, Schedule, Started, Steering, Store, StoredDefinition, Submitted,
-    TaskId, Term, Timestamp, Turn, Turned, Worker, WorkerId, Workflow, WorkflowCount, WorkflowFilter,
-    WorkflowId, WorkflowListing, WorkflowRecord,
+    AccessToken, Activity, AuditListing, By, Catalog, Command, Count, Defined, Definition, DefinitionLine,
+    Due, Entity, Error, EventId, Events, Execution, Executions, Facts, Filter, Firing, Json, Leadership,
+    Lease, Listing, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker, NewWorkflow, Page, Pulse, Reads,
+    ReadyWorkflow, Reconciled, Record, Retention, Rings, Schedule, Started, Steering, Store,
+    StoredDefinition, Submitted, TaskId, Term, Timestamp, Turn, Turned, Worker, WorkerId, Workflow,
+    WorkflowCount, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord, Writes,
 };
 use windlass_store::conformance::checker::{Answer, Op};
 
@@ -223,7 +223,7 @@ fn shown_submitted(submitted: &[Submitted]) -> String {
 }
 
 #[async_trait]
-impl Store for Line {
+impl Writes for Line {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         let (number, world) = (self.invoke(Op::submit(&tasks)), self.world.clone());
         let what = tasks.iter().map(|task| short(task.id)).collect::<Vec<_>>().join(", ");
@@ -258,8 +258,8 @@ impl Store for Line {
         self.plain("register", async move { store.register(worker).await }).await
     }
 
-    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
-        let (world, worker, what) = (self.world.clone(), worker.clone(), format!("{}", held.len()));
+    async fn heartbeat(&self, worker: WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
+        let (world, what) = (self.world.clone(), format!("{}", held.len()));
         let show = |pulse: &Pulse| {
             let names = |ids: &[TaskId]| ids.iter().map(|id| short(*id)).collect::<Vec<_>>().join(" ");
             format!("lost {}, cancelled {}", names(&pulse.lost), names(&pulse.cancelled))
@@ -267,25 +267,73 @@ impl Store for Line {
         self.call("heartbeat", &what, show, async move { world.heartbeat(&worker, held).await }).await
     }
 
-    async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        let (world, process, worker) = (self.world.clone(), self.process.clone(), worker.clone());
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
+        let (world, process) = (self.world.clone(), self.process.clone());
         self.plain("deregister", async move { world.deregister(&process, &worker).await }).await
     }
 
-    async fn workers(&self) -> Result<Vec<Worker>> {
-        let store = self.world.store.clone();
-        self.plain("workers", async move { store.workers().await }).await
-    }
-
-    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
-        let (world, candidate) = (self.world.clone(), candidate.clone());
+    async fn campaign(&self, candidate: WorkerId, lease: Duration) -> Result<Option<Leadership>> {
+        let world = self.world.clone();
         let show = |answer: &Option<Leadership>| format!("{:?}", answer.as_ref().map(|one| one.term));
         self.call("campaign", "", show, async move { world.campaign(&candidate, lease).await }).await
     }
 
-    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
-        let (store, candidate) = (self.world.store.clone(), candidate.clone());
-        self.plain("resign", async move { store.resign(&candidate, term).await }).await
+    async fn resign(&self, candidate: WorkerId, term: Term) -> Result<()> {
+        let store = self.world.store.clone();
+        self.plain("resign", async move { store.resign(candidate.clone(), term).await }).await
+    }
+
+    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        let (number, what) = (self.invoke(Op::submit(&firing.tasks)), firing.name.to_string());
+        let (world, process) = (self.world.clone(), self.process.clone());
+        let effect = async move { world.fire(&process, firing, term).await };
+        let answer = self.call("fire", &what, |all: &Vec<_>| shown_submitted(all), effect).await;
+        self.end(number, answer.as_ref().map(Vec::as_slice));
+        answer
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        let store = self.world.store.clone();
+        self.plain("start", async move { store.start(workflow).await }).await
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        let store = self.world.store.clone();
+        self.plain("steer", async move { store.steer(workflow, steering, by).await }).await
+    }
+
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        let (store, world) = (self.world.store.clone(), self.world.clone());
+        let effect = async move {
+            let found = store.reconcile(after, limit).await?;
+            if found.repaired > 0 {
+                world.wrong(format!("I12: {} slots had not been given", found.repaired));
+            }
+            Ok(found)
+        };
+        self.plain("reconcile", effect).await
+    }
+
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize> {
+        let world = self.world.clone();
+        let number = self.invoke(Op::Prune);
+        let show = |pruned: &usize| pruned.to_string();
+        let effect = async move {
+            let pruned = world.store.prune(retention.clone(), limit).await?;
+            world.book().tally.add("pruned", u64::try_from(pruned).unwrap());
+            Ok(pruned)
+        };
+        let answer = self.call("prune", "", show, effect).await;
+        self.end(number, answer.as_ref().map(|pruned| Answer::Pruned(*pruned)));
+        answer
+    }
+}
+
+#[async_trait]
+impl Reads for Line {
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        let store = self.world.store.clone();
+        self.plain("workers", async move { store.workers().await }).await
     }
 
     async fn leader(&self) -> Result<Option<Leadership>> {
@@ -307,10 +355,10 @@ impl Store for Line {
         self.call("task", &short(id), show, async move { store.task(id).await }).await
     }
 
-    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
+    async fn find(&self, namespace: Name, kind: Name, key: String) -> Result<Option<TaskId>> {
         let store = self.world.store.clone();
-        let (namespace, kind, key) = (namespace.clone(), kind.clone(), key.to_owned());
-        self.plain("find", async move { store.find(&namespace, &kind, &key).await }).await
+        self.plain("find", async move { store.find(namespace.clone(), kind.clone(), key.clone()).await })
+            .await
     }
 
     async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
@@ -329,96 +377,17 @@ impl Store for Line {
         self.plain("facts", async move { store.facts(id).await }).await
     }
 
-    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
-        let (store, namespace, queue) = (self.world.store.clone(), namespace.clone(), queue.clone());
-        self.plain("pause", async move { store.pause(&namespace, &queue, paused).await }).await
-    }
-
-    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
-        let store = self.world.store.clone();
-        self.plain("paused", async move { store.paused().await }).await
-    }
-
-    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
-        let (store, namespace, entity) = (self.world.store.clone(), namespace.clone(), entity.clone());
-        self.plain("set_entity", async move { store.set_entity(&namespace, &entity, known).await }).await
-    }
-
-    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
-        let (store, namespace, entity) = (self.world.store.clone(), namespace.clone(), entity.clone());
-        self.plain("has_entity", async move { store.has_entity(&namespace, &entity).await }).await
-    }
-
-    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
-        let (store, namespace, after) = (self.world.store.clone(), namespace.clone(), after.cloned());
-        self.plain("entities", async move { store.entities(&namespace, after.as_ref(), limit).await }).await
-    }
-
-    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
-        let store = self.world.store.clone();
-        self.plain("set_schedule", async move { store.set_schedule(schedule).await }).await
-    }
-
-    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
-        let (store, namespace, name) = (self.world.store.clone(), namespace.clone(), name.clone());
-        self.plain("remove_schedule", async move { store.remove_schedule(&namespace, &name).await }).await
-    }
-
-    async fn schedules(&self) -> Result<Vec<Schedule>> {
-        let store = self.world.store.clone();
-        self.plain("schedules", async move { store.schedules().await }).await
-    }
-
-    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
-        let (number, what) = (self.invoke(Op::submit(&firing.tasks)), firing.name.to_string());
-        let (world, process) = (self.world.clone(), self.process.clone());
-        let effect = async move { world.fire(&process, firing, term).await };
-        let answer = self.call("fire", &what, |all: &Vec<_>| shown_submitted(all), effect).await;
-        self.end(number, answer.as_ref().map(Vec::as_slice));
-        answer
-    }
-
-    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
-        let (store, namespace) = (self.world.store.clone(), namespace.clone());
-        self.plain("define", async move { store.define(&namespace, definition).await }).await
-    }
-
-    async fn definition(
-        &self,
-        namespace: &Name,
-        name: &Name,
-        version: Option<&str>,
-    ) -> Result<Option<StoredDefinition>> {
-        let (store, namespace, name) = (self.world.store.clone(), namespace.clone(), name.clone());
-        let version = version.map(str::to_owned);
-        let effect = async move { store.definition(&namespace, &name, version.as_deref()).await };
-        self.plain("definition", effect).await
-    }
-
-    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
-        let (store, namespace, name) = (self.world.store.clone(), namespace.clone(), name.cloned());
-        self.plain("definitions", async move { store.definitions(&namespace, name.as_ref()).await }).await
-    }
-
-    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
-        let store = self.world.store.clone();
-        self.plain("start", async move { store.start(workflow).await }).await
-    }
-
-    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
-        let store = self.world.store.clone();
-        self.plain("steer", async move { store.steer(workflow, steering, by).await }).await
-    }
-
     async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
         let store = self.world.store.clone();
         self.plain("workflow", async move { store.workflow(id).await }).await
     }
 
-    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
-        let (store, key) = (self.world.store.clone(), key.to_owned());
-        let (namespace, name) = (namespace.clone(), name.clone());
-        self.plain("find_workflow", async move { store.find_workflow(&namespace, &name, &key).await }).await
+    async fn find_workflow(&self, namespace: Name, name: Name, key: String) -> Result<Option<WorkflowId>> {
+        let store = self.world.store.clone();
+        self.plain("find_workflow", async move {
+            store.find_workflow(namespace.clone(), name.clone(), key.clone()).await
+        })
+        .await
     }
 
     async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
@@ -438,12 +407,14 @@ impl Store for Line {
 
     async fn ready_workflows(
         &self,
-        namespace: Option<&Name>,
-        name: Option<&Name>,
+        namespace: Option<Name>,
+        name: Option<Name>,
         limit: usize,
     ) -> Result<Vec<ReadyWorkflow>> {
-        let (store, namespace, name) = (self.world.store.clone(), namespace.cloned(), name.cloned());
-        let answer = async move { store.ready_workflows(namespace.as_ref(), name.as_ref(), limit).await };
+        let store = self.world.store.clone();
+        let answer = async move {
+            store.ready_workflows(namespace.as_ref().cloned(), name.as_ref().cloned(), limit).await
+        };
         self.plain("ready_workflows", answer).await
     }
 
@@ -457,40 +428,93 @@ impl Store for Line {
         self.plain("executions", async move { store.executions(wanted).await }).await
     }
 
-    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        let (store, world) = (self.world.store.clone(), self.world.clone());
-        let effect = async move {
-            let found = store.reconcile(after, limit).await?;
-            if found.repaired > 0 {
-                world.wrong(format!("I12: {} slots had not been given", found.repaired));
-            }
-            Ok(found)
-        };
-        self.plain("reconcile", effect).await
-    }
-
-    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
+    async fn describe(&self) -> Result<Vec<(String, String)>> {
         let store = self.world.store.clone();
         self.plain("describe", async move { store.describe().await }).await
-    }
-
-    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
-        let (world, retention) = (self.world.clone(), retention.clone());
-        let number = self.invoke(Op::Prune);
-        let show = |pruned: &usize| pruned.to_string();
-        let effect = async move {
-            let pruned = world.store.prune(&retention, limit).await?;
-            world.book().tally.add("pruned", u64::try_from(pruned).unwrap());
-            Ok(pruned)
-        };
-        let answer = self.call("prune", "", show, effect).await;
-        self.end(number, answer.as_ref().map(|pruned| Answer::Pruned(*pruned)));
-        answer
     }
 
     async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
         let store = self.world.store.clone();
         self.plain("events", async move { store.events(after, limit).await }).await
+    }
+}
+
+#[async_trait]
+impl Catalog for Line {
+    async fn pause(&self, namespace: Name, queue: Name, paused: bool) -> Result<()> {
+        let store = self.world.store.clone();
+        self.plain("pause", async move { store.pause(namespace.clone(), queue.clone(), paused).await }).await
+    }
+
+    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
+        let store = self.world.store.clone();
+        self.plain("paused", async move { store.paused().await }).await
+    }
+
+    async fn set_entity(&self, namespace: Name, entity: Entity, known: bool) -> Result<bool> {
+        let store = self.world.store.clone();
+        self.plain(
+            "set_entity",
+            async move { store.set_entity(namespace.clone(), entity.clone(), known).await },
+        )
+        .await
+    }
+
+    async fn has_entity(&self, namespace: Name, entity: Entity) -> Result<bool> {
+        let store = self.world.store.clone();
+        self.plain("has_entity", async move { store.has_entity(namespace.clone(), entity.clone()).await })
+            .await
+    }
+
+    async fn entities(&self, namespace: Name, after: Option<Entity>, limit: usize) -> Result<Vec<Entity>> {
+        let store = self.world.store.clone();
+        self.plain("entities", async move {
+            store.entities(namespace.clone(), after.as_ref().cloned(), limit).await
+        })
+        .await
+    }
+
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
+        let store = self.world.store.clone();
+        self.plain("set_schedule", async move { store.set_schedule(schedule).await }).await
+    }
+
+    async fn remove_schedule(&self, namespace: Name, name: Name) -> Result<bool> {
+        let store = self.world.store.clone();
+        self.plain(
+            "remove_schedule",
+            async move { store.remove_schedule(namespace.clone(), name.clone()).await },
+        )
+        .await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        let store = self.world.store.clone();
+        self.plain("schedules", async move { store.schedules().await }).await
+    }
+
+    async fn define(&self, namespace: Name, definition: Definition) -> Result<Defined> {
+        let store = self.world.store.clone();
+        self.plain("define", async move { store.define(namespace.clone(), definition).await }).await
+    }
+
+    async fn definition(
+        &self,
+        namespace: Name,
+        name: Name,
+        version: Option<String>,
+    ) -> Result<Option<StoredDefinition>> {
+        let store = self.world.store.clone();
+        let effect = async move { store.definition(namespace.clone(), name.clone(), version).await };
+        self.plain("definition", effect).await
+    }
+
+    async fn definitions(&self, namespace: Name, name: Option<Name>) -> Result<Vec<DefinitionLine>> {
+        let store = self.world.store.clone();
+        self.plain("definitions", async move {
+            store.definitions(namespace.clone(), name.as_ref().cloned()).await
+        })
+        .await
     }
 
     async fn put_access_token(&self, token: AccessToken) -> Result<()> {
@@ -503,9 +527,9 @@ impl Store for Line {
         self.plain("access_tokens", async move { store.access_tokens().await }).await
     }
 
-    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
-        let (store, name) = (self.world.store.clone(), name.clone());
-        self.plain("revoke_access_token", async move { store.revoke_access_token(&name).await }).await
+    async fn revoke_access_token(&self, name: Name) -> Result<bool> {
+        let store = self.world.store.clone();
+        self.plain("revoke_access_token", async move { store.revoke_access_token(name.clone()).await }).await
     }
 
     async fn audit(&self, entry: NewAuditEntry) -> Result<()> {
@@ -517,7 +541,10 @@ impl Store for Line {
         let store = self.world.store.clone();
         self.plain("audits", async move { store.audits(page).await }).await
     }
+}
 
+#[async_trait]
+impl Store for Line {
     fn watch(&self) -> watch::Receiver<Rings> {
         self.world.listen(&self.process)
     }

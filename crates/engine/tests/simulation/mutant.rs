@@ -146,7 +146,7 @@ impl Mutant {
         candidate: &WorkerId,
         lease: Duration,
     ) -> Result<Option<Leadership>> {
-        let answer = world.store.campaign(candidate, lease).await?;
+        let answer = world.store.campaign(candidate.clone(), lease).await?;
         if self == Self::CrownsEverybody && answer.is_none() {
             return world.store.leader().await;
         }

@@ -292,7 +292,7 @@ impl World {
 
     /// A heartbeat reaches the store.
     pub(crate) async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
-        let pulse = self.store.heartbeat(worker, held).await?;
+        let pulse = self.store.heartbeat(worker.clone(), held).await?;
         self.book().tally.add("told of a lost lease", u64::try_from(pulse.lost.len()).unwrap());
         self.book().tally.add("told of a cancel", u64::try_from(pulse.cancelled.len()).unwrap());
         Ok(pulse)
@@ -315,13 +315,13 @@ impl World {
                 *self.jumped_at.lock().unwrap() = Some(Instant::now());
             }
         }
-        self.store.deregister(worker).await
+        self.store.deregister(worker.clone()).await
     }
 
     /// Somebody thinks that a worker is dead, and is wrong.
     pub(crate) async fn forget(&self, worker: &WorkerId) {
         *self.jumped_at.lock().unwrap() = Some(Instant::now());
-        self.store.deregister(worker).await.unwrap();
+        self.store.deregister(worker.clone()).await.unwrap();
     }
 
     /// Somebody wants to lead.

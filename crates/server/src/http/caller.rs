@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use windlass::access::Scope;
-use windlass::{AccessToken, By, Name, NewAuditEntry};
+use windlass::{AccessToken, By, Name};
 
 use super::{Answered, App, Problem};
 
@@ -16,7 +16,11 @@ const ANYBODY: &str = "anybody";
 
 /// Who calls. Without tokens, which is possible on this machine alone, anybody may do anything.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Option<Arc<AccessToken>>);
+pub(crate) struct Caller {
+    token: Option<Arc<AccessToken>>,
+    /// On whose behalf it says that it acts, and why.
+    by: By,
+}
 
 impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
@@ -42,36 +46,36 @@ pub(super) async fn require(scopes: &[Scope], request: Request, next: Next) -> R
 impl Caller {
     /// One who needs no token.
     pub(super) fn anybody() -> Self {
-        Self(None)
+        Self { token: None, by: By::default() }
     }
 
     /// One whose token was recognised.
     pub(super) fn with(token: Arc<AccessToken>) -> Self {
-        Self(Some(token))
+        Self { token: Some(token), by: By::default() }
     }
 
     pub(super) fn is_anybody(&self) -> bool {
-        self.0.is_none()
+        self.token.is_none()
     }
 
     /// What it was recognised by, if that was needed.
     pub(super) fn token(&self) -> Option<&AccessToken> {
-        self.0.as_deref()
+        self.token.as_deref()
     }
 
     /// What the history and the audit call it.
-    fn name(&self) -> &str {
-        self.0.as_ref().map_or(ANYBODY, |token| &token.name)
+    pub(super) fn name(&self) -> &str {
+        self.token.as_ref().map_or(ANYBODY, |token| &token.name)
     }
 
     /// What requests are counted by.
     pub(super) fn id(&self) -> &str {
-        self.0.as_ref().map_or(ANYBODY, |token| &token.id)
+        self.token.as_ref().map_or(ANYBODY, |token| &token.id)
     }
 
     /// Whether it may do such things.
     pub(crate) fn check(&self, scope: Scope) -> Answered<()> {
-        match &self.0 {
+        match &self.token {
             Some(token) if !token.allows(scope) => {
                 let has: Vec<_> = token.scopes.iter().map(|scope| scope.word()).collect();
                 Err(Problem::forbidden(format!(
@@ -96,24 +100,16 @@ impl Caller {
         let all = |token: &AccessToken| {
             token.queues.is_empty() || token.queues.iter().any(|pattern| pattern.as_str() == "*")
         };
-        self.0.as_ref().is_some_and(|token| !all(token))
+        self.token.as_ref().is_some_and(|token| !all(token))
     }
 
     /// Whether a queue is open to it.
     pub(crate) fn check_queue(&self, queue: &Name) -> Answered<()> {
-        match &self.0 {
+        match &self.token {
             Some(token) if !token.allows_queue(queue) => {
                 Err(self.kept_from(&format!("the queue {:?}", &**queue)))
             }
             _ => Ok(()),
-        }
-    }
-
-    /// Whether a listing of tasks or changes shows only what is open to it.
-    pub(crate) fn check_listing(&self, queue: Option<&Name>) -> Answered<()> {
-        match queue {
-            Some(queue) => self.check_queue(queue),
-            None => self.check_unlimited(),
         }
     }
 
@@ -127,35 +123,33 @@ impl Caller {
     }
 
     pub(super) fn kept_from(&self, what: &str) -> Problem {
-        let queues: Vec<_> = self.0.iter().flat_map(|token| &token.queues).map(ToString::to_string).collect();
+        let queues: Vec<_> =
+            self.token.iter().flat_map(|token| &token.queues).map(ToString::to_string).collect();
         let (name, queues) = (self.name(), queues.join(", "));
         Problem::forbidden(format!("the token {name:?} is for the queues {queues}, and not for {what}"))
     }
 
-    /// Who acts, for the history: the token's name, and on whose behalf it says it is used. Without tokens, whoever it says.
+    /// The same, acting on somebody's behalf and for a reason.
+    pub(crate) fn because(self, actor: Option<String>, reason: Option<String>) -> Self {
+        Self { by: By { actor, note: reason }, ..self }
+    }
+
+    /// The name that it acts under: the token's, and on whose behalf it says that it acts. Without tokens, the name that it says.
     pub(crate) fn actor(&self, behalf: Option<&str>) -> Option<String> {
-        match (&self.0, behalf) {
+        match (&self.token, behalf.or(self.by.actor.as_deref())) {
             (None, behalf) => behalf.map(Into::into),
             (Some(token), None) => Some(token.name.to_string()),
             (Some(token), Some(behalf)) => Some(format!("{} for {behalf}", token.name)),
         }
     }
 
-    /// Who acts, and why.
-    pub(crate) fn by(&self, behalf: Option<&str>, reason: Option<String>) -> By {
-        By { actor: self.actor(behalf), note: reason }
+    /// Why it acts, for the history.
+    pub(crate) fn reason(&self) -> Option<String> {
+        self.by.note.clone()
     }
 
-    /// Writes down that it asks for something that an operator does, before it is done: what cannot be written down is not done. `by` is who acts and
-    /// why, as the history is told.
-    pub(crate) async fn audit(&self, app: &App, action: &str, subject: &str, by: &By) -> Answered<()> {
-        let By { actor, note } = by;
-        let entry = NewAuditEntry {
-            actor: actor.as_deref().filter(|actor| !actor.is_empty()).unwrap_or_else(|| self.name()).into(),
-            action: action.into(),
-            subject: subject.into(),
-            reason: note.clone().filter(|reason| !reason.is_empty()),
-        };
-        Ok(app.windlass.store().audit(entry).await?)
+    /// Who acts and why, where a verb does not say it.
+    pub(super) fn explained(&self, by: By) -> By {
+        By { actor: by.actor.or_else(|| self.actor(None)), note: by.note.or_else(|| self.reason()) }
     }
 }

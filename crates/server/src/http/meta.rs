@@ -88,7 +88,7 @@ impl App {
     /// Writes to the store that this server lives: so it is known to others, and known to be able to write.
     pub(crate) async fn beat(&self) -> Result<(), Error> {
         let store = self.windlass.store();
-        match store.heartbeat(&self.meta.id, Vec::new()).await {
+        match store.heartbeat(self.meta.id.clone(), Vec::new()).await {
             Err(Error::Rejected(Rejected::InvalidWorker { .. })) => {
                 let host = self.meta.id.as_str().split('-').next().unwrap_or_default().into();
                 let version = concat!("windlass ", env!("CARGO_PKG_VERSION"), " server").into();
@@ -101,7 +101,7 @@ impl App {
     }
 
     /// Whether the store is one that this version can use, and can be written to. What it is, is told.
-    pub(crate) async fn check_store(&self) -> Result<Vec<(&'static str, String)>, Error> {
+    pub(crate) async fn check_store(&self) -> Result<Vec<(String, String)>, Error> {
         let described = self.windlass.store().describe().await?;
         let version = described.iter().find(|(name, _)| *name == "schema version");
         let version = version.map(|(_, version)| version.clone());
@@ -133,7 +133,7 @@ impl App {
     /// Takes this server from the list of those that live.
     pub(crate) async fn farewell(&self) -> Result<(), Error> {
         let store: &Arc<dyn Store> = self.windlass.store();
-        store.deregister(&self.meta.id).await
+        store.deregister(self.meta.id.clone()).await
     }
 }
 

@@ -11,13 +11,13 @@ mod caller;
 mod extract;
 mod feed;
 mod fold;
+mod gate;
 mod guard;
 mod meta;
 mod openapi;
 mod places;
 mod polls;
 mod problem;
-mod reach;
 mod routes;
 #[cfg(test)]
 mod testing;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use windlass::remote::Answering;
+use windlass::remote::Responder;
 use windlass::{Client, Name, Windlass};
 
 pub(crate) use caller::Caller;
@@ -39,7 +39,6 @@ pub(crate) use meta::Metrics;
 use places::Places;
 use polls::Polls;
 use problem::Problem;
-use reach::About;
 use routes::workers::Fleet;
 
 /// The answer of a route, or why there is none.
@@ -79,7 +78,7 @@ pub(crate) struct Shared {
     polls: Polls,
     places: Places,
     fleet: Fleet,
-    answering: Answering,
+    responder: Responder,
     meta: meta::Meta,
     stopping: tokio_util::sync::CancellationToken,
 }
@@ -101,7 +100,7 @@ impl App {
             polls: Polls::start(&*store, limits.polls),
             places: Places::new(&limits),
             fleet: Fleet::default(),
-            answering: Answering::new(store, uuid::Uuid::new_v4().as_u64_pair().0, env!("CARGO_PKG_VERSION")),
+            responder: Responder::new(store, uuid::Uuid::new_v4().as_u64_pair().0, env!("CARGO_PKG_VERSION")),
             meta: meta::Meta::new(metrics),
             stopping: tokio_util::sync::CancellationToken::new(),
             windlass,

@@ -280,7 +280,7 @@ async fn call(lines: Arc<Mutex<Lines>>, mut rings: watch::Receiver<Rings>, mut l
 mod tests {
     use super::*;
     use futures_util::future::join_all;
-    use windlass::{Json, MemoryStore, NewTask};
+    use windlass::{Json, MemoryStore, NewTask, Writes};
 
     fn wanted() -> Wanted {
         let one = |name| vec![Name::stored(name)];

@@ -10,7 +10,7 @@ use windlass::{Error, Invalid, Rejected};
 const RETRY_AFTER: u32 = 1;
 
 /// Every code there is, with its status. `docs/http.md` says what each means; a code that was told once is never given another meaning.
-const CODES: [(&str, StatusCode); 60] = [
+const CODES: [(&str, StatusCode); 61] = [
     // Of the server.
     ("bad_request", StatusCode::BAD_REQUEST),
     ("unauthenticated", StatusCode::UNAUTHORIZED),
@@ -31,6 +31,7 @@ const CODES: [(&str, StatusCode); 60] = [
     ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
     ("unknown_outcome", StatusCode::SERVICE_UNAVAILABLE),
     ("unusable", StatusCode::SERVICE_UNAVAILABLE),
+    ("store_moved", StatusCode::SERVICE_UNAVAILABLE),
     // What is not there.
     ("task_not_found", StatusCode::NOT_FOUND),
     ("step_not_found", StatusCode::NOT_FOUND),
@@ -240,7 +241,7 @@ mod tests {
     fn the_list_has_every_code() {
         let core = codes("core/src/rejected.rs", "pub fn code", "\n    }\n");
         let store = codes("store/src/error.rs", "pub fn code", "\n    }\n");
-        assert!(core.len() > 40 && store.len() == 5, "{core:?} {store:?}");
+        assert!(core.len() > 40 && store.len() == 6, "{core:?} {store:?}");
         for code in core.iter().chain(&store) {
             assert!(status_of(code).is_some(), "{code} is not in CODES");
         }

@@ -191,7 +191,7 @@ impl Served {
     }
 
     pub(super) async fn revoke(&self, name: &str) {
-        self.app.windlass.store().revoke_access_token(&Name::stored(name)).await.unwrap();
+        self.app.windlass.store().revoke_access_token(Name::stored(name)).await.unwrap();
     }
 
     /// Comes when so many listen to events.

@@ -198,7 +198,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
     use windlass::access::Scope;
-    use windlass::{MemoryStore, Name, Wrap, Wrapped};
+    use windlass::{Catalog, MemoryStore, Name, Wrap, Wrapped};
 
     fn token(name: &str, fresh: &Fresh) -> AccessToken {
         AccessToken {
@@ -228,11 +228,11 @@ mod tests {
         assert!(caller.check(Scope::Read).is_ok() && caller.check(Scope::Submit).is_err());
         assert!(caller.check_queue(&Name::stored("mail-in")).is_ok());
         assert_eq!(caller.check_queue(&Name::stored("other")).unwrap_err().status, 403);
-        assert_eq!(caller.check_listing(None).unwrap_err().status, 403);
+        assert_eq!(caller.check_unlimited().unwrap_err().status, 403);
         for bad in [None, Some("Bearer x"), Some("Basic x"), Some(&*fresh.text)] {
             assert_eq!(tokens.recognise(bad, true).await.unwrap_err().status, 401, "{bad:?}");
         }
-        store.revoke_access_token(&Name::stored("ci")).await.unwrap();
+        store.revoke_access_token(Name::stored("ci")).await.unwrap();
         store.put_access_token(token("other", &Fresh::make().unwrap())).await.unwrap();
         tokio::time::sleep(HOLDS).await;
         assert_eq!(tokens.recognise(Some(&bearer), true).await.unwrap_err().status, 401);

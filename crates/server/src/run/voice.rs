@@ -74,7 +74,7 @@ impl Voice {
 
     /// Says which run it is.
     pub(crate) fn begin(&mut self, chosen: &Chosen, address: &str) {
-        let Chosen { id, name, version, goes_on } = chosen;
+        let Chosen { id, name, version, goes_on, is_over } = chosen;
         let address = without_password(address);
         match &self.form {
             Form::Json => json_line(&json!({
@@ -82,7 +82,11 @@ impl Voice {
                 "name": &**name, "version": version, "resumed": goes_on, "store": address,
             })),
             _ => {
-                let goes_on = if *goes_on { ", which goes on" } else { "" };
+                let goes_on = match (goes_on, is_over) {
+                    (_, true) => ", which is over; nobody was shown how it ended",
+                    (true, false) => ", which goes on",
+                    (false, false) => "",
+                };
                 self.warn(&format!("run {id} of {name} (version {version}), kept in {address}{goes_on}"));
             }
         }

@@ -6,9 +6,12 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 use uuid::Uuid;
 use windlass::{
-    By, Client, Definition, Error, Json, Name, Page, Rejected, Steering, Store, WorkerId, Workflow,
+    By, Client, Definition, Entity, Error, Json, Name, Page, Rejected, Steering, Store, WorkerId, Workflow,
     WorkflowFilter, WorkflowId, WorkflowState, limits,
 };
 
@@ -43,6 +46,8 @@ pub(crate) struct Chosen {
     pub(crate) version: String,
     /// Whether it began before.
     pub(crate) goes_on: bool,
+    /// Whether it is over, and nobody was told how it ended.
+    pub(crate) is_over: bool,
 }
 
 /// Whether a workflow's key begins so.
@@ -103,6 +108,10 @@ impl<'a> Wish<'a> {
         let unfinished = WorkflowState::ALL.into_iter().filter(|state| !state.is_settled()).collect();
         let mut unfinished = self.runs(client, unfinished).await?;
         if fresh {
+            // What was not shown is not wanted any more.
+            if let Some(id) = self.last_unshown(client).await? {
+                set_unshown(client, &self.namespace, id, false).await?;
+            }
             for workflow in unfinished.extract_if(.., |workflow| begins(workflow, &self.same_input)) {
                 client.steer(workflow.id, Steering::Cancel, by("started over")).await?;
                 voice.warn(&format!("run {} is cancelled", workflow.id));
@@ -128,12 +137,29 @@ impl<'a> Wish<'a> {
                 }
                 Ok(self.chosen(workflow.id, true))
             }
-            None => self.anew(client, &base).await,
+            None => match self.last_unshown(client).await? {
+                Some(id) => Ok(Chosen { is_over: true, ..self.chosen(id, true) }),
+                None => self.anew(client, &base).await,
+            },
         }
     }
 
     fn chosen(&self, id: WorkflowId, goes_on: bool) -> Chosen {
-        Chosen { id, name: self.name.clone(), version: self.version.into(), goes_on }
+        Chosen { id, name: self.name.clone(), version: self.version.into(), goes_on, is_over: false }
+    }
+
+    /// The last run that this command may go on with, if it is over and its end was not shown: whoever ran it was killed before.
+    async fn last_unshown(&self, client: &Client) -> Result<Option<WorkflowId>> {
+        let base = self.base();
+        let last = self.free_number(client, &base).await? - 1;
+        let key = format!("{base}{last}");
+        let Some(id) =
+            client.store().find_workflow(self.namespace.clone(), self.name.clone(), key.clone()).await?
+        else {
+            return Ok(None);
+        };
+        let is_unshown = client.store().has_entity(self.namespace.clone(), mark(id)).await?;
+        Ok(Some(id).filter(|_| is_unshown))
     }
 
     /// Starts a run with the next number.
@@ -162,7 +188,11 @@ impl<'a> Wish<'a> {
     async fn free_number(&self, client: &Client, base: &str) -> Result<u64> {
         let is_taken = async |number: u64| -> Result<bool> {
             let key = format!("{base}{number}");
-            Ok(client.store().find_workflow(&self.namespace, self.name, &key).await?.is_some())
+            Ok(client
+                .store()
+                .find_workflow(self.namespace.clone(), self.name.clone(), key.clone())
+                .await?
+                .is_some())
         };
         let (mut taken, mut free) = (0, 1);
         while is_taken(free).await? {
@@ -192,6 +222,24 @@ impl<'a> Wish<'a> {
         Err(anyhow!(
             "no run of this file, as it is now, with this input has failed; start one without --retry"
         ))
+    }
+}
+
+/// What is registered in the store from the start of a run until its end was shown.
+fn mark(id: WorkflowId) -> Entity {
+    Entity::stored(format!("windlass-run:{id}"))
+}
+
+/// Remembers that the end of a run is still to be shown; or, when it was, forgets that. Who may not, which a server decides, does without.
+pub(crate) async fn set_unshown(
+    client: &Client,
+    namespace: &Name,
+    id: WorkflowId,
+    is_unshown: bool,
+) -> Result<()> {
+    match client.store().set_entity(namespace.clone(), mark(id), is_unshown).await {
+        Ok(_) | Err(Error::Forbidden(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -242,16 +290,27 @@ async fn others_work(client: &Client) -> Result<bool> {
 /// Lets go what runs that were killed on this machine held, instead of when they count as dead.
 pub(crate) async fn bury_the_dead(store: &dyn Store, own: &WorkerId) -> Result<()> {
     let Some((host, _)) = host_and_process(own.as_str()) else { return Ok(()) };
-    if !Path::new("/proc/self").exists() {
-        return Ok(());
-    }
     for worker in store.workers().await? {
         let Some((its_host, process)) = host_and_process(worker.id.as_str()) else { continue };
-        if its_host == host && !Path::new("/proc").join(process).exists() {
+        if its_host == host && is_gone(process) {
             farewell(store, &worker.id).await?;
         }
     }
     Ok(())
+}
+
+/// Whether a process of this machine has ended, even if nobody has taken note of that yet.
+fn is_gone(process: &str) -> bool {
+    let Some(id) = process.parse().ok().and_then(Pid::from_raw) else { return false };
+    match pidfd_open(id, PidfdFlags::empty()) {
+        Ok(process) => {
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&now)) == Ok(1)
+        }
+        Err(Errno::SRCH) => true,
+        // Where processes cannot be watched.
+        Err(_) => test_kill_process(id) == Err(Errno::SRCH),
+    }
 }
 
 /// From the id of a worker of `windlass run`: `host-process-random-run`.
@@ -283,6 +342,22 @@ mod tests {
         }
         let longest = wish("/a", "{}", &"v".repeat(limits::VERSION_BYTES));
         assert!(longest.len() + 20 <= limits::KEY_BYTES, "{longest}");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_gone_though_nobody_took_note() {
+        assert!(!is_gone(&std::process::id().to_string()));
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let id = child.id().to_string();
+        assert!(!is_gone(&id));
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        drop(child.stdin.take());
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
+        assert!(is_gone(&id), "a zombie");
+        child.wait().unwrap();
+        assert!(is_gone(&id) && !is_gone("x"));
     }
 
     #[test]

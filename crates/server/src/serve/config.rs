@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use windlass::{Retention, State};
 
+use crate::backup::scheduled::BackupPlan;
 use crate::duration;
 use crate::failure::Usage;
 use crate::http::Limits;
@@ -56,6 +57,18 @@ pub(crate) struct SettingArgs {
     /// How long tasks of final states are kept, such as completed=7d,failed=30d [default: for ever]
     #[arg(long, value_name = "STATE=AGE")]
     keep: Option<String>,
+    /// Back up a SQLite store into this directory [default: no backups]
+    #[arg(long, value_name = "DIR")]
+    backup_to: Option<String>,
+    /// How often [default: 1h]
+    #[arg(long, value_name = "DURATION")]
+    backup_every: Option<String>,
+    /// How many backups to keep [default: 24]
+    #[arg(long, value_name = "N")]
+    backup_keep: Option<String>,
+    /// How long to keep backups; the newest always stays [default: as many as --backup-keep says]
+    #[arg(long, value_name = "DURATION")]
+    backup_keep_for: Option<String>,
 }
 
 /// What a server does.
@@ -68,6 +81,7 @@ pub(crate) struct Config {
     pub(crate) header_time: Duration,
     pub(crate) drain: Duration,
     pub(crate) retention: Retention,
+    pub(crate) backups: Option<BackupPlan>,
     pub(crate) limits: Limits,
     /// All of it, for people.
     pub(crate) shown: Vec<Shown>,
@@ -83,7 +97,7 @@ pub(crate) struct Shown {
 }
 
 /// The names of all settings, and what they are unless said. The store is known before the others.
-const DEFAULTS: [(&str, &str); 14] = [
+const DEFAULTS: [(&str, &str); 18] = [
     ("store", "sqlite:windlass.db"),
     ("listen", "127.0.0.1:7070"),
     ("tls_cert", ""),
@@ -98,6 +112,10 @@ const DEFAULTS: [(&str, &str); 14] = [
     ("rate_limit", "0"),
     ("drain", "30s"),
     ("keep", ""),
+    ("backup_to", ""),
+    ("backup_every", "1h"),
+    ("backup_keep", "24"),
+    ("backup_keep_for", ""),
 ];
 
 /// A file with settings.
@@ -194,6 +212,13 @@ fn time(text: &str) -> Result<Duration, String> {
     if is_fit { Ok(given) } else { Err("100ms to 1d".into()) }
 }
 
+/// Time between backups, or their age.
+fn long_time(text: &str) -> Result<Duration, String> {
+    let given = duration::parse(text).map_err(|invalid| invalid.expected)?;
+    let is_fit = (Duration::from_secs(1)..=Duration::from_secs(3_650 * 86_400)).contains(&given);
+    if is_fit { Ok(given) } else { Err("1s to 3650d".into()) }
+}
+
 fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
@@ -219,6 +244,17 @@ fn retention(text: &str) -> Result<Retention, String> {
 
 fn path(text: &str) -> Result<Option<PathBuf>, String> {
     Ok(Some(text).filter(|text| !text.is_empty()).map(PathBuf::from))
+}
+
+fn backups(reader: &mut Reader<'_>, args: &SettingArgs) -> Result<Option<BackupPlan>, Usage> {
+    let directory = reader.get("backup_to", args.backup_to.as_ref(), path)?;
+    let every = reader.get("backup_every", args.backup_every.as_ref(), long_time)?;
+    let keep = reader.get("backup_keep", args.backup_keep.as_ref(), number)?;
+    let keep_for = reader.get("backup_keep_for", args.backup_keep_for.as_ref(), |text| match text {
+        "" => Ok(None),
+        text => long_time(text).map(Some),
+    })?;
+    Ok(directory.map(|directory| BackupPlan { directory, every, keep, keep_for }))
 }
 
 impl Config {
@@ -261,6 +297,7 @@ impl Config {
             header_time: reader.get("header_timeout", args.header_timeout.as_ref(), time)?,
             drain: reader.get("drain", args.drain.as_ref(), time)?,
             retention: reader.get("keep", args.keep.as_ref(), retention)?,
+            backups: backups(&mut reader, args)?,
             limits,
             shown: reader.shown,
         })
@@ -314,6 +351,8 @@ mod tests {
             ("allow_origin", "example.org", "https://example.org"),
             ("tls_cert", "x.pem", "both needed"),
             ("rate_limit", "-1", "0 for no limit"),
+            ("backup_every", "10ms", "1s to 3650d"),
+            ("backup_keep", "0", "1 or more"),
         ] {
             let environment = |variable: &str| {
                 (variable == format!("WINDLASS_{}", name.to_uppercase())).then(|| value.to_owned())

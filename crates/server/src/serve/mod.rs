@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use windlass::{DEAD_AFTER, RunningWorker};
 
-use crate::address::without_password;
+use crate::address::{sqlite_path, without_password};
+use crate::backup::scheduled::BackupPlan;
 use crate::failure::Usage;
 use crate::http::{self, App, Metrics};
 use crate::session::Session;
@@ -48,6 +49,7 @@ const BEAT: Duration = Duration::from_secs(10);
   windlass serve --store postgres://localhost/app --listen 0.0.0.0:7070 --tls-cert cert.pem --tls-key key.pem
   windlass serve --config /etc/windlass.toml --print-config
   windlass serve --keep completed=7d,failed=30d
+  windlass serve --backup-to /mnt/backup --backup-every 1h --backup-keep 24 --backup-keep-for 7d
   windlass serve --work --exec 'email:send=./send.sh' --run-steps
 
 Every setting is a flag, a variable of the environment (--max-body-bytes is WINDLASS_MAX_BODY_BYTES) and a key of the
@@ -133,6 +135,7 @@ async fn serve(
     mut signals: Signals,
     teller: &Teller,
 ) -> Result<Answer> {
+    let backups = backups(session, config)?;
     let windlass = session.open().await?;
     let metrics = Metrics::install()?;
     let app = App::new(windlass.clone(), config.limits.clone(), metrics.clone());
@@ -158,6 +161,8 @@ async fn serve(
         living: tokio::spawn(live(app.clone(), metrics, stop.clone())),
         leading: tokio::spawn(leader.lead_until(stop.clone().cancelled_owned())),
     };
+    let backing_up =
+        backups.map(|(plan, path)| tokio::spawn(plan.follow(path, teller.clone(), stop.clone())));
     let missing = tokio::select! {
         biased;
         () = signals.next() => None,
@@ -176,6 +181,9 @@ async fn serve(
             warn!(%error, "the worker did not end as it should");
         }
         parts.end().await;
+        if let Some(backing_up) = backing_up {
+            let _ = backing_up.await;
+        }
         app.farewell().await
     };
     tokio::select! {
@@ -197,6 +205,17 @@ async fn serve(
         }
         None => Ok(Answer::new("stopped\n", &json!({ "stopped": true }))),
     }
+}
+
+/// Which backups are made, and of which file.
+fn backups(session: &Session, config: &Config) -> Result<Option<(BackupPlan, PathBuf)>> {
+    let Some(plan) = config.backups.clone() else { return Ok(None) };
+    let Some(path) = sqlite_path(session.address()) else {
+        let told = "backup_to is for a SQLite store; back up PostgreSQL with pg_dump or a base backup (docs/backup.md)";
+        return Err(Usage::new(told).into());
+    };
+    plan.prepare()?;
+    Ok(Some((plan, path.to_owned())))
 }
 
 /// What runs in a server until it is told to stop.

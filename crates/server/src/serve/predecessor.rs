@@ -14,7 +14,7 @@ pub(super) async fn follow(store: &dyn Store, own: &WorkerId) {
         match store.leader().await? {
             Some(leader) if is_gone(&leader.holder, own) => {
                 info!(former = %leader.holder, "the process that led is gone");
-                store.resign(&leader.holder, leader.term).await.map(|_| ())
+                store.resign(leader.holder.clone(), leader.term).await.map(|_| ())
             }
             _ => Ok(()),
         }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 use windlass::{
-    Blocker, Explanation, Facts, Join, LaneHolder, Missing, Name, State, StepExplanation, StepWaits,
+    Blocker, Explanation, Facts, Join, LaneHolder, Missing, Name, RUN, State, StepExplanation, StepWaits,
     Timestamp, WORKFLOW, Why, WorkerId, WorkflowState,
 };
 
@@ -327,6 +327,13 @@ fn sentences(facts: &Facts, explanation: &Explanation, command: &str) -> Vec<Str
                 format!("Start one that does: `windlass work --workflows --queue {queue}{namespace}`."),
             ]
         }
+        Why::NoWorker if *spec.kind == *RUN => {
+            let (queue, namespace) = (&spec.queue, flag(&spec.namespace));
+            vec![
+                format!("It is a program, and no live worker runs those of queue {queue}."),
+                format!("Start one that does: `windlass work --run-steps --queue {queue}{namespace}`."),
+            ]
+        }
         Why::NoWorker => {
             let (kind, queue, namespace) = (&spec.kind, &spec.queue, flag(&spec.namespace));
             vec![
@@ -419,6 +426,13 @@ mod tests {
     fn every_reason_says_when_or_what_to_do() {
         let base = facts(None);
         assert!(said(&base).contains("windlass work --exec 'email:send=COMMAND'"), "{}", said(&base));
+        for (kind, flag) in [(RUN, "--run-steps"), (WORKFLOW, "--workflows")] {
+            let mut step = base.clone();
+            step.task.spec.kind = Name::stored(kind);
+            let text = said(&step);
+            assert!(text.contains(&format!("`windlass work {flag} --queue default")), "{text}");
+            assert!(!text.contains("--exec"), "{text}");
+        }
         let paused = Facts { paused: true, ..base.clone() };
         assert!(said(&paused).contains("windlass queue resume default`"), "{}", said(&paused));
         let busy = Facts { live_workers: 1, ..base.clone() };

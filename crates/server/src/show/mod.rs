@@ -30,6 +30,8 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<String>,
     /// The exit code for a failure; 1 unless it is set.
     pub(crate) code: u8,
+    /// Whether it has been printed already.
+    pub(crate) is_shown: bool,
 }
 
 impl Answer {
@@ -37,12 +39,17 @@ impl Answer {
     pub(crate) fn new(text: impl Into<String>, json: &impl Serialize) -> Self {
         // Nothing that is shown has keys that are not strings, which is all that can fail.
         let json = serde_json::to_string(json).unwrap_or_else(|error| format!("{:?}", error.to_string()));
-        Self { text: text.into(), json, failure: None, code: 1 }
+        Self { text: text.into(), json, failure: None, code: 1, is_shown: false }
     }
 
     /// An answer that is not good news.
     pub(crate) fn but(self, failure: Option<String>) -> Self {
         Self { failure, ..self }
+    }
+
+    /// An answer that has been printed.
+    pub(crate) fn shown(self) -> Self {
+        Self { is_shown: true, ..self }
     }
 
     /// What the program ends with if that is so.

@@ -70,6 +70,7 @@ pub(crate) struct ScheduleJson<'a> {
     last_task_state: Option<&'static str>,
     fired: u64,
     skipped: u64,
+    left_out: Option<&'a str>,
     error: Option<&'a str>,
     updated_at: String,
     task: TemplateJson<'a>,
@@ -96,6 +97,7 @@ impl<'a> ScheduleJson<'a> {
             last_task_state: last.map(State::word),
             fired: schedule.fired,
             skipped: schedule.skipped,
+            left_out: schedule.left_out.as_deref(),
             error: schedule.error.as_deref(),
             updated_at: schedule.updated_at.to_string(),
             task: TemplateJson::of(schedule.template.task()),
@@ -156,6 +158,7 @@ pub(crate) fn page(Seen { schedule, last }: &Seen, now: Timestamp, paint: Paint)
     page.line("Missed", schedule.missed.to_string());
     page.line("Overlap", schedule.overlap.to_string());
     page.line("Runs", format!("{} submitted, {} left out", schedule.fired, schedule.skipped));
+    page.text("Left out", schedule.left_out.as_deref());
     page.text("Error", schedule.error.as_deref());
     page.text("Kind", Some(&task.kind));
     page.text("Queue", Some(&task.queue));

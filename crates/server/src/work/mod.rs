@@ -142,9 +142,9 @@ async fn work(session: &Session, args: &WorkArgs, mut signals: Signals, teller: 
 /// Lets others take what this worker held, and lead, at once instead of when it counts as dead.
 pub(crate) async fn farewell(store: &dyn Store, id: &WorkerId) -> Result<()> {
     if let Some(Leadership { term, .. }) = store.leader().await?.filter(|leader| leader.holder == *id) {
-        store.resign(id, term).await?;
+        store.resign(id.clone(), term).await?;
     }
-    Ok(store.deregister(id).await?)
+    Ok(store.deregister(id.clone()).await?)
 }
 
 /// Comes when nothing of the worker's kinds and queues is left that could be run, now or later.

@@ -2,8 +2,7 @@
 //! `windlass serve --work` another.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -11,8 +10,8 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
 use windlass::{
-    Context, Invalid, Name, NewWorker, Next, Outcome, RUN, StopReason, TaskError, WORKFLOW, Windlass,
-    WorkerBuilder, WorkerId, limits,
+    Context, Invalid, Lease, Name, NewWorker, Next, Outcome, RUN, ReportResult, StopReason, TaskError,
+    TaskId, WORKFLOW, Windlass, WorkerBuilder, WorkerId, limits,
 };
 
 use crate::duration;
@@ -55,10 +54,8 @@ pub(super) fn while_running(text: &str) -> Result<Duration, Invalid> {
     if given > limits::TIMEOUT { Err(Invalid::new("duration", text, "at most 365d")) } else { Ok(given) }
 }
 
-/// Whether tasks of this kind are steps that need no handler but this program.
-fn is_step(kind: &Name) -> bool {
-    matches!(&**kind, RUN | WORKFLOW)
-}
+/// What the kinds of steps that Windlass runs itself begin with.
+const OWN_KINDS: &str = "windlass.";
 
 impl ProgramArgs {
     /// Whether there is nothing to do.
@@ -84,13 +81,18 @@ impl ProgramArgs {
             let told = "there is nothing to work on; say --exec 'KIND=COMMAND', --run-steps or --workflows";
             return Err(Usage::new(told).into());
         }
+        if let Some(Exec { kind, .. }) = self.exec.iter().find(|exec| exec.kind.starts_with(OWN_KINDS)) {
+            // The command would complete a step whose own program never ran.
+            let told = format!(
+                "--exec cannot take the kind {:?}; kinds that begin with {OWN_KINDS:?} are steps of workflows: say --run-steps, or --workflows",
+                &**kind
+            );
+            return Err(Usage::new(told).into());
+        }
         if let Some(kind) =
             kinds.iter().enumerate().find_map(|(n, kind)| kinds[..n].contains(kind).then_some(kind))
         {
-            let told = match (self.run_steps || self.workflows) && is_step(kind) {
-                true => format!("--exec names the kind {:?}, which --run-steps does", &**kind),
-                false => format!("--exec names the kind {:?} twice; a kind is done by one command", &**kind),
-            };
+            let told = format!("--exec names the kind {:?} twice; a kind is done by one command", &**kind);
             return Err(Usage::new(told).into());
         }
         let queues = self.queues.clone();
@@ -105,12 +107,36 @@ impl ProgramArgs {
     }
 }
 
-/// How attempts ended.
-#[derive(Debug, Default)]
+/// How attempts ended whose reports the store has accepted, or that needed none.
+#[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    completed: AtomicU64,
-    failed: AtomicU64,
-    other: AtomicU64,
+    completed: u64,
+    failed: u64,
+    other: u64,
+}
+
+/// What an attempt counts as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sort {
+    Completed,
+    Failed,
+    Other,
+}
+
+/// An attempt that has ended and that the store has not been told of yet.
+#[derive(Debug)]
+struct Unreported {
+    sort: Sort,
+    /// What is told of it: `ID KIND attempt N completed`, and how long it took.
+    said: String,
+    took: String,
+}
+
+/// What is known of the attempts that have ended.
+#[derive(Debug, Default)]
+struct Ledger {
+    tally: Tally,
+    unreported: BTreeMap<(TaskId, Lease), Unreported>,
 }
 
 /// What every attempt of a worker is run with.
@@ -118,7 +144,7 @@ struct Tally {
 pub(crate) struct Workshop {
     commands: BTreeMap<Name, String>,
     setup: Setup,
-    tally: Tally,
+    ledger: Mutex<Ledger>,
     teller: Teller,
     quiet: bool,
 }
@@ -141,7 +167,7 @@ impl Workshop {
                 directory: None,
                 lines: None,
             },
-            tally: Tally::default(),
+            ledger: Mutex::default(),
             teller: teller.clone(),
             quiet,
         }))
@@ -175,11 +201,17 @@ impl Workshop {
             worker = worker.starts_workflows();
         }
         // Programs run around those handlers, not as them: a result is kept to the letter, which no `Value` could do.
-        let workshop = self.clone();
-        worker.around(move |context, next| workshop.clone().attempt(context, next))
+        let (workshop, listener) = (self.clone(), self.clone());
+        worker
+            .around(move |context, next| workshop.clone().attempt(context, next))
+            .on_report(move |task, lease, result| listener.reported((task, lease), result))
     }
 
-    /// Runs the program of a task; counts and tells how that ended.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the program of a task. How that ended is counted and told when the store knows of it.
     async fn attempt(self: Arc<Self>, context: Context, next: Next) -> Outcome {
         let begun = Instant::now();
         let kind = &context.task().spec.kind;
@@ -189,48 +221,76 @@ impl Workshop {
             None => return next.run(context).await,
         };
         let outcome = ended.map_or_else(TaskError::outcome, |result| Outcome::Completed { result });
-        let (counter, said) = self.tally.told(&context, &outcome);
-        counter.fetch_add(1, Ordering::Relaxed);
-        if !self.quiet {
-            let (id, attempt, took) = (context.id(), context.attempt(), begun.elapsed().as_millis());
-            self.teller.tell(format!("{id} {kind} attempt {attempt} {} ({took} ms)", plain(&said)));
-        }
+        let (sort, how) = told(&context, &outcome);
+        let (id, attempt) = (context.id(), context.attempt());
+        let said = format!("{id} {kind} attempt {attempt} {}", plain(&how));
+        let took = format!("({} ms)", begun.elapsed().as_millis());
+        self.ledger().unreported.insert((id, context.lease()), Unreported { sort, said, took });
         outcome
+    }
+
+    /// The store has accepted or refused what was reported of an attempt, or need not be told.
+    fn reported(&self, claim: (TaskId, Lease), result: &ReportResult) {
+        let mut ledger = self.ledger();
+        let Some(Unreported { sort, said, took }) = ledger.unreported.remove(&claim) else { return };
+        let Tally { completed, failed, other } = &mut ledger.tally;
+        let (counter, remark) = match (sort, result) {
+            (Sort::Other, _) => (other, String::new()),
+            (_, ReportResult::Refused(rejected)) => {
+                (other, format!(", but the report was refused: {rejected}"))
+            }
+            (_, ReportResult::Dropped) => (other, ", but another worker may have it".into()),
+            (Sort::Completed, _) => (completed, String::new()),
+            (Sort::Failed, _) => (failed, String::new()),
+        };
+        *counter += 1;
+        drop(ledger);
+        self.tell(&format!("{said}{} {took}", plain(&remark)));
+    }
+
+    fn tell(&self, line: &str) {
+        if !self.quiet {
+            self.teller.tell(line);
+        }
     }
 
     /// How all attempts ended.
     pub(crate) fn answer(&self, id: &WorkerId) -> Answer {
-        let Tally { completed, failed, other } = &self.tally;
-        let [completed, failed, other] =
-            [completed, failed, other].map(|number| number.load(Ordering::Relaxed));
-        let text = format!("{completed} completed, {failed} failed attempts, {other} others\n");
-        let json =
-            json!({ "worker_id": id.as_str(), "completed": completed, "failed": failed, "other": other });
+        let Ledger { tally: Tally { completed, failed, other }, unreported } =
+            std::mem::take(&mut *self.ledger());
+        let not_reported = unreported.len();
+        for Unreported { said, took, .. } in unreported.values() {
+            self.tell(&format!("{said}, not reported {took}"));
+        }
+        let rest = if not_reported == 0 { String::new() } else { format!(", {not_reported} not reported") };
+        let text = format!("{completed} completed, {failed} failed attempts, {other} others{rest}\n");
+        let json = json!({
+            "worker_id": id.as_str(), "completed": completed, "failed": failed, "other": other,
+            "not_reported": not_reported,
+        });
         Answer::new(text, &json)
     }
 }
 
-impl Tally {
-    /// Which counter an end belongs to, and the end in words. What a program that was stopped says is not its own end.
-    fn told(&self, context: &Context, outcome: &Outcome) -> (&AtomicU64, String) {
-        let given_back = |why: &str| (&self.other, format!("given back: {why}"));
-        match (context.stop_reason(), outcome) {
-            (Some(StopReason::Cancelled), _) => (&self.other, "cancelled".into()),
-            (Some(StopReason::LeaseLost), _) => (&self.other, "stopped: another worker may have it".into()),
-            (Some(StopReason::TimedOut), _) => {
-                let limit = context.task().spec.timeout.unwrap_or_default();
-                (&self.failed, format!("failed: timed out after {}", duration::exact(limit)))
-            }
-            (_, Outcome::Completed { .. }) => (&self.completed, "completed".into()),
-            (Some(StopReason::Shutdown), _) => given_back("the worker stops"),
-            (Some(StopReason::Fenced), _) => given_back("the store cannot be reached"),
-            (None, Outcome::Failed { error, .. }) => (&self.failed, format!("failed: {error}")),
-            (None, Outcome::Snoozed { delay }) => {
-                (&self.other, format!("put off for {}", duration::exact(*delay)))
-            }
-            (None, Outcome::Cancelled { note }) => (&self.other, format!("cancelled: {note}")),
-            (None, Outcome::Skipped { note }) => (&self.other, format!("skipped: {note}")),
-            (None, Outcome::Expanded { items, .. }) => (&self.other, format!("{} items", items.len())),
+/// What an end counts as, and the end in words. What a program that was stopped says is not its own end.
+fn told(context: &Context, outcome: &Outcome) -> (Sort, String) {
+    let given_back = |why: &str| (Sort::Other, format!("given back: {why}"));
+    match (context.stop_reason(), outcome) {
+        (Some(StopReason::Cancelled), _) => (Sort::Other, "cancelled".into()),
+        (Some(StopReason::LeaseLost), _) => (Sort::Other, "stopped: another worker may have it".into()),
+        (Some(StopReason::TimedOut), _) => {
+            let limit = context.task().spec.timeout.unwrap_or_default();
+            (Sort::Failed, format!("failed: timed out after {}", duration::exact(limit)))
         }
+        (_, Outcome::Completed { .. }) => (Sort::Completed, "completed".into()),
+        (Some(StopReason::Shutdown), _) => given_back("the worker stops"),
+        (Some(StopReason::Fenced), _) => given_back("the store cannot be reached"),
+        (None, Outcome::Failed { error, .. }) => (Sort::Failed, format!("failed: {error}")),
+        (None, Outcome::Snoozed { delay }) => {
+            (Sort::Other, format!("put off for {}", duration::exact(*delay)))
+        }
+        (None, Outcome::Cancelled { note }) => (Sort::Other, format!("cancelled: {note}")),
+        (None, Outcome::Skipped { note }) => (Sort::Other, format!("skipped: {note}")),
+        (None, Outcome::Expanded { items, .. }) => (Sort::Other, format!("{} items", items.len())),
     }
 }

@@ -21,6 +21,28 @@ impl Holder<'_> {
     }
 }
 
+/// A program runs on the workers' machines, so a token that may only start workflows must not bring its own.
+#[test]
+fn who_defines_a_program_is_an_operator() {
+    let place = Place::new();
+    let [submit, work, admin] =
+        ["submit", "work", "admin"].map(|scope| create(&place, scope, &["--scope", scope]));
+    place.file("flow.yaml", "name: known\nsteps: { a: { run: echo 1 } }\n");
+    place.json(&["definition", "apply", "flow.yaml"]);
+    let server = Server::in_place(place, &[]);
+    let programs = json!({ "steps": { "a": { "task": "x" }, "b": { "run": "echo 1" } } });
+    let submitter = Holder(&server, submit);
+    let refused = submitter.ask("POST", "/v1/workflows", Some(&programs));
+    refused.refused(403, "forbidden");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("step \"b\" is a program"));
+    Holder(&server, work).ask("POST", "/v1/workflows", Some(&programs)).refused(403, "forbidden");
+    assert_eq!(server.place.json(&["workflow", "list"])["workflows"], json!([]), "nothing was started");
+    for allowed in [json!({ "steps": { "a": { "task": "x" } } }), json!({ "definition": "known" })] {
+        submitter.ask("POST", "/v1/workflows", Some(&allowed)).told(201);
+    }
+    Holder(&server, admin).ask("POST", "/v1/workflows", Some(&programs)).told(201);
+}
+
 #[test]
 fn from_the_first_token_on_every_request_needs_one() {
     let server = Server::start();

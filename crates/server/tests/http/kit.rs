@@ -73,7 +73,7 @@ impl Server {
     }
 
     pub(crate) fn in_place(place: Place, arguments: &[&str]) -> Self {
-        let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+        let mut command = place.program();
         let has_address = arguments.contains(&"--listen");
         command.arg("serve").args(arguments);
         if !has_address {

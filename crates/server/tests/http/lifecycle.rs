@@ -64,6 +64,27 @@ fn a_server_whose_database_is_stopped_is_not_ready_until_it_is_back() {
 }
 
 #[test]
+fn a_server_whose_file_is_moved_away_accepts_nothing_until_it_is_back() {
+    let server = Server::start();
+    let kept = server.submit(&json!({ "kind": "x" }));
+    let (path, elsewhere) = (server.place.path().join("windlass.db"), server.place.path().join("moved.db"));
+    std::fs::rename(&path, &elsewhere).unwrap();
+    let submit = |server: &Server| server.ask("POST", "/v1/tasks", Some(&json!({ "kind": "x" })));
+    submit(&server).refused(503, "store_moved");
+    let refused = until_unready(&server, "store_moved");
+    assert!(refused.body.contains("windlass.db was removed or moved away"), "{}", refused.body);
+    assert_eq!(server.get("/health")["status"], "healthy", "the process is well");
+    // Back at its place, it is not trusted before it is opened again.
+    std::fs::rename(&elsewhere, &path).unwrap();
+    submit(&server).refused(503, "store_moved");
+    let Server { place, running, .. } = server;
+    running.kill();
+    let tasks = place.tasks();
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    assert_eq!(text(&tasks[0]["id"]), kept);
+}
+
+#[test]
 fn a_server_whose_schema_was_changed_by_a_newer_version_is_not_ready() {
     let newer = "INSERT INTO migrations SELECT 999, 'newer', 'x', max(applied_at) FROM migrations";
     let server = Server::start();

@@ -32,7 +32,7 @@ const TELL: &str = r#"tell=printf '"%s"' "$TRACEPARENT""#;
 
 /// The program, with its spans going to `endpoint`: only when it ends, so that it is seen that what is left is sent then.
 fn sending(place: &Place, endpoint: &str) -> Command {
-    let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+    let mut command = place.program();
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_BSP_SCHEDULE_DELAY", "600000");
     command
 }

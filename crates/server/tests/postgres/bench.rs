@@ -43,7 +43,7 @@ fn interrupted_it_leaves_nothing_behind() {
     ];
     for begun in is_begun {
         let place = database.place();
-        let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+        let mut command = place.program();
         let mut bench = Running::start(command.args(["bench", "--tasks", "200000", "--json"]));
         // It listens for signals before it connects.
         while database.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()") == "0" {}

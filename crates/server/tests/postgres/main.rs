@@ -8,6 +8,7 @@ mod commands;
 mod kit;
 mod looking;
 mod migrate;
+mod passwords;
 mod pooler;
 mod runs;
 #[path = "../support/mod.rs"]

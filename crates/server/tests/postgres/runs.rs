@@ -57,7 +57,7 @@ fn killed_in_the_middle_it_goes_on_with_what_is_left() {
          three: { needs: two, run: 'echo 3 >> marks' }\n",
     );
     let mut talk = place.fifo("talk");
-    let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+    let mut command = place.program();
     let running = Running::start(command.args(["run", "flow.yaml"]));
     let process = talk.number();
     place.file("through", "");

@@ -1,19 +1,18 @@
 //! Tokens: what each may do through a server, by whom it is then done, and what is written down.
 
 use serde_json::{Value, json};
-use windlass::access::Scope;
-use windlass::remote::{Call, PROTOCOL, PROTOCOL_HEADER, STORE_PATH};
+use windlass::remote::{PROTOCOL, PROTOCOL_HEADER, STORE_PATH};
+use windlass::verbs::{self, Call};
 use windlass::{
-    AccessToken, Claim, Command, Entity, Executions, Filter, Firing, Json, Missed, Name, NewAuditEntry,
-    NewSchedule, NewTask, NewWorker, NewWorkflow, Overlap, Page, Source, Steering, TaskId, Template,
-    Timestamp, Token, Turn, WorkerId, WorkflowFilter, WorkflowId,
+    Command, Filter, Json, Name, NewWorker, NewWorkflow, Page, Source, TaskId, Token, Turn, WorkerId,
+    WorkflowId,
 };
 
-use super::kit::{Server, list, text};
+use super::kit::{Answer, Server, list, text};
 use super::support::Place;
 use super::url;
 
-fn create(place: &Place, name: &str, more: &[&str]) -> String {
+pub(super) fn create(place: &Place, name: &str, more: &[&str]) -> String {
     text(&place.json(&[&["token", "create", name], more].concat())["token"])
 }
 
@@ -39,6 +38,27 @@ fn a_token_is_needed_and_may_come_from_a_file() {
     let wrong = holder(&server, "wl_nonsense");
     wrong.file("token", &token);
     assert_eq!(wrong.run(&["stats", "--token-file", "token"]).code, 0, "a file that is named is meant");
+}
+
+/// A token is a password: a file of it that every user of the machine can read is used, with a warning.
+#[cfg(unix)]
+#[test]
+fn a_token_file_that_everybody_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let token = create(&place, "admin", &["--scope", "admin"]);
+    let server = Server::in_place(place, &[]);
+    let bare = super::through(&server);
+    let file = bare.file("token", &token);
+    for (mode, is_warned_of) in [(0o644, true), (0o604, true), (0o640, false), (0o600, false)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let said = bare.run(&["stats", "--token-file", "token"]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let is_told =
+            said.err.contains("every user of this machine can read the token file token; chmod 600");
+        assert_eq!(is_told, is_warned_of, "{mode:o}: {}", said.err);
+        assert!(!said.err.contains(&token));
+    }
 }
 
 #[test]
@@ -101,6 +121,128 @@ fn each_scope_may_do_its_own() {
             }
         }
     }
+}
+
+/// A program of an ad hoc workflow is defined by who starts it, and runs on the workers' machines.
+#[test]
+fn programs_are_defined_by_operators_only() {
+    let place = Place::new();
+    let [submit, admin] = ["submit", "admin"].map(|scope| create(&place, scope, &["--scope", scope]));
+    let server = Server::in_place(place, &[]);
+    let start = |token: &str| {
+        let place = holder(&server, token);
+        place.file("flow.yaml", "name: f\nsteps: { a: { run: id } }\n");
+        place.run(&["workflow", "start", "--file", "flow.yaml"])
+    };
+    start(&submit).told(1, "the step \"a\" is a program");
+    assert_eq!(server.place.json(&["workflow", "list"])["workflows"], json!([]), "nothing was started");
+    assert_eq!(start(&admin).code, 0);
+}
+
+/// A call of `/v1/store`, made with a token.
+pub(super) fn call(server: &Server, token: &str, call: impl Into<Call>) -> Answer {
+    let (bearer, protocol) = (format!("Bearer {token}"), PROTOCOL.to_string());
+    let headers =
+        [("content-type", "application/json"), ("authorization", &*bearer), (PROTOCOL_HEADER, &*protocol)];
+    server.ask_with("POST", STORE_PATH, &headers, Some(&serde_json::to_vec(&call.into()).unwrap()))
+}
+
+/// A named workflow is started by a token for `submit`, here as by the public route.
+#[test]
+fn a_token_for_submit_starts_a_stored_definition() {
+    let place = Place::new();
+    let submit = create(&place, "submit", &["--scope", "submit"]);
+    place.file("flow.yaml", "name: f\nsteps: { a: { task: x } }\n");
+    place.json(&["definition", "apply", "flow.yaml"]);
+    let server = Server::in_place(place, &[]);
+    let said = holder(&server, &submit).run(&["workflow", "start", "f"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+}
+
+/// What an operator does to a step is audited as such, whichever way it was asked for.
+#[test]
+fn a_step_is_audited_as_a_step() {
+    let place = Place::new();
+    let admin = create(&place, "admin", &["--scope", "admin"]);
+    place.file("flow.yaml", "name: f\nsteps: { a: { task: x } }\n");
+    let workflow = text(&place.json(&["workflow", "start", "--file", "flow.yaml"])["id"]);
+    let lone = place.submit(&["x"]);
+    let server = Server::in_place(place, &[]);
+    let step = workflow.parse::<WorkflowId>().unwrap().step(0);
+    let place = holder(&server, &admin);
+    let bearer = format!("Bearer {admin}");
+    let headers = [("content-type", "application/json"), ("authorization", &*bearer)];
+    let path = format!("/v1/workflows/{workflow}/steps/a/retry");
+    server.ask_with("POST", &path, &headers, Some(b"{}")).told(200);
+    for task in [&*step.to_string(), &*lone] {
+        place.json(&["task", "cancel", task]);
+    }
+    let audit = place.json(&["audit"]);
+    let entries: Vec<_> =
+        list(&audit["entries"]).iter().map(|one| (text(&one["action"]), text(&one["subject"]))).collect();
+    let of_step = format!("{workflow}/a");
+    let expected = [("task.cancel", &lone), ("step.cancel", &of_step), ("step.retry", &of_step)];
+    assert_eq!(entries[..3], expected.map(|(action, subject)| (action.to_owned(), subject.clone())));
+}
+
+/// A worker that is limited to a queue may list what it holds, by both ways in.
+#[test]
+fn a_limited_worker_lists_what_it_holds() {
+    let place = Place::new();
+    let mail = create(&place, "mail", &["--scope", "read,work", "--queue", "mail-*"]);
+    let server = Server::in_place(place, &[]);
+    let worker =
+        NewWorker { queues: vec![Name::stored("mail-in")], ..NewWorker::new(WorkerId::new("w").unwrap()) };
+    assert_eq!(call(&server, &mail, verbs::Register { worker }).status, 200);
+    let filter = Filter { worker: Some(WorkerId::new("w").unwrap()), ..Filter::default() };
+    assert_eq!(call(&server, &mail, verbs::ListTasks { filter, page: Page::default() }).status, 200);
+    let headers = [("authorization", &*format!("Bearer {mail}"))];
+    server.ask_with("GET", "/v1/tasks?worker=w", &headers, None).told(200);
+    server.ask_with("GET", "/v1/tasks", &headers, None).refused(403, "forbidden");
+}
+
+/// A worker starts below a step what the step names, and under its token's name.
+#[test]
+fn below_a_step_only_its_own_workflow_is_started() {
+    let place = Place::new();
+    let work = create(&place, "work", &["--scope", "work"]);
+    for name in ["inner", "other"] {
+        place.file("flow.yaml", format!("name: {name}\nsteps: {{ a: {{ task: x }} }}\n"));
+        place.json(&["definition", "apply", "flow.yaml"]);
+    }
+    place.file("outer.yaml", "name: outer\nsteps: { child: { workflow: inner }, plain: { task: x } }\n");
+    let outer = text(&place.json(&["workflow", "start", "--file", "outer.yaml"])["id"]);
+    let server = Server::in_place(place, &[]);
+    let id = WorkerId::new("w").unwrap();
+    let kinds = vec![Name::stored(windlass::WORKFLOW), Name::stored("x")];
+    let worker = NewWorker { kinds, ..NewWorker::new(id.clone()) };
+    assert_eq!(call(&server, &work, verbs::Register { worker }).status, 200);
+    let steps = [0, 1].map(|step| outer.parse::<WorkflowId>().unwrap().step(step));
+    let commands = steps.map(|task| Command::Claim { task, worker: id.clone() }).into();
+    assert_eq!(
+        call(&server, &work, verbs::TakeTurn { turn: Turn { commands, ..Turn::default() } }).status,
+        200
+    );
+    let start = |task: TaskId, namespace: &str, name: &str, version: Option<&str>| {
+        let source = Source::Named { name: Name::stored(name), version: version.map(Into::into) };
+        let workflow = NewWorkflow {
+            namespace: Name::stored(namespace),
+            parent: Some(Token { task, lease: 1, worker: id.clone() }),
+            actor: Some("ada".into()),
+            ..NewWorkflow::new(windlass::workflow_id(), source, Json::default())
+        };
+        call(&server, &work, verbs::Start { workflow })
+    };
+    let [child, plain] = steps;
+    start(child, "default", "other", None).refused(403, "forbidden");
+    start(child, "elsewhere", "inner", None).refused(403, "forbidden");
+    start(child, "default", "inner", Some("7")).refused(403, "forbidden");
+    start(plain, "default", "inner", None).refused(403, "forbidden");
+    let workflows = || list(&server.place.json(&["workflow", "list"])["workflows"]).len();
+    assert_eq!(workflows(), 1, "nothing was started");
+    let started = start(child, "default", "inner", None).told(200)["answer"]["Ok"].clone();
+    let seen = server.place.json(&["workflow", "get", &text(&started["id"])]);
+    assert!(seen.to_string().contains("work for ada"), "{seen}");
 }
 
 #[test]
@@ -171,266 +313,6 @@ fn a_token_for_some_queues_sees_and_does_no_more() {
     running.signal(rustix::process::Signal::TERM);
     assert_eq!(running.end().out, "1 completed, 0 failed attempts, 0 others\n");
     assert_eq!(place.task(&id)["result"], 1);
-}
-
-/// How a call treats a token that is for some queues only.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Is {
-    /// Open if it is about a queue that is theirs.
-    OfQueue,
-    /// Open, and answered as far as it is theirs, if it is a list.
-    Open,
-    /// Not open: it is of no queue, or of all; or only the server does it.
-    Closed,
-}
-
-/// What there is of one queue.
-struct Scene {
-    queue: Name,
-    task: TaskId,
-    worker: WorkerId,
-    workflow: WorkflowId,
-    step: TaskId,
-}
-
-impl Scene {
-    fn set(place: &Place, queue: &str) -> Self {
-        let task = place.submit(&["x", "--queue", queue, "--key", queue]);
-        place.json(&["schedule", "set", &format!("s-{queue}"), "0 3 * * *", "x", "--queue", queue]);
-        place.file("flow.yaml", format!("name: d-{queue}\nsteps: {{ a: {{ task: x, queue: {queue} }} }}\n"));
-        place.json(&["definition", "apply", "flow.yaml"]);
-        let started = place.json(&["workflow", "start", &format!("d-{queue}"), "--key", queue]);
-        let workflow: WorkflowId = text(&started["id"]).parse().unwrap();
-        Self {
-            queue: Name::queue(queue).unwrap(),
-            task: task.parse().unwrap(),
-            worker: WorkerId::new(format!("worker-{queue}")).unwrap(),
-            step: workflow.step(0),
-            workflow,
-        }
-    }
-
-    /// A worker that says it takes from a queue.
-    fn new_worker(&self, queue: &Name) -> NewWorker {
-        NewWorker {
-            queues: vec![queue.clone()],
-            kinds: vec![Name::stored("none")],
-            ..NewWorker::new(self.worker.clone())
-        }
-    }
-
-    fn named(&self, prefix: &str) -> Name {
-        Name::stored(&format!("{prefix}-{}", self.queue))
-    }
-
-    fn new_task(&self) -> NewTask {
-        NewTask {
-            queue: self.queue.clone(),
-            ..NewTask::new(windlass::task_id(), Name::stored("x"), Json::default())
-        }
-    }
-
-    fn new_schedule(&self, queue: &Name) -> Box<NewSchedule> {
-        Box::new(NewSchedule {
-            namespace: Name::default(),
-            name: self.named("s"),
-            cron: "0 4 * * *".into(),
-            zone: "UTC".into(),
-            template: Template::new(NewTask { queue: queue.clone(), ..self.new_task() }),
-            missed: Missed::default(),
-            overlap: Overlap::default(),
-            paused: None,
-            next_at: Timestamp::MAX,
-        })
-    }
-
-    fn turn(command: Command) -> Call {
-        Call::Turn { turn: Turn { commands: vec![command], claim: None, term: None } }
-    }
-
-    fn token(&self) -> Token {
-        Token { task: self.task, lease: 1, worker: self.worker.clone() }
-    }
-
-    /// Every call there is, about this queue.
-    fn calls(&self, theirs: &Name) -> Vec<(Is, Call)> {
-        use Is::{Closed, OfQueue, Open};
-        let (namespace, entity) = (Name::default(), "a:1".parse::<Entity>().unwrap());
-        let by = windlass::By::default;
-        let claim = |queue: &Name| Call::Turn {
-            turn: Turn {
-                commands: Vec::new(),
-                claim: Some(Claim {
-                    worker: self.worker.clone(),
-                    namespace: Name::default(),
-                    queues: vec![queue.clone()],
-                    kinds: vec![Name::stored("none")],
-                    limit: 1,
-                }),
-                term: None,
-            },
-        };
-        let listed = |queue: Option<&Name>, worker: Option<&WorkerId>| Call::Tasks {
-            filter: Filter { queue: queue.cloned(), worker: worker.cloned(), ..Filter::default() },
-            page: Page::default(),
-        };
-        let source = Source::Named { name: self.named("d"), version: None };
-        let start = |parent| {
-            let new = NewWorkflow::new(windlass::workflow_id(), source.clone(), Json::default());
-            Call::Start { workflow: Box::new(NewWorkflow { parent, ..new }) }
-        };
-        let definition = windlass::flow::read("name: e\nsteps: { a: { task: x, queue: mail-in } }").unwrap();
-        let definition = definition.into_blueprint().into_definition();
-        let executions = Executions {
-            of_steps: true,
-            since: Timestamp::MIN,
-            limit: 1,
-            namespace: None,
-            name: None,
-            version: None,
-            together: None,
-        };
-        let firing = Firing {
-            namespace: namespace.clone(),
-            name: self.named("s"),
-            expected: Timestamp::MAX,
-            next_at: Timestamp::MAX,
-            last_at: None,
-            tasks: vec![NewTask { queue: theirs.clone(), ..self.new_task() }],
-            skipped: 0,
-            error: None,
-        };
-        let entry =
-            NewAuditEntry { actor: "a".into(), action: "b".into(), subject: "c".into(), reason: None };
-        vec![
-            (Open, Call::Hello {}),
-            (Open, Call::Describe {}),
-            (Open, Call::Due { limit: 0 }),
-            (Closed, Call::Due { limit: 1 }),
-            (OfQueue, Call::Submit { tasks: vec![self.new_task()] }),
-            (OfQueue, Call::Register { worker: self.new_worker(&self.queue) }),
-            // Another's row would be changed.
-            (OfQueue, Call::Register { worker: self.new_worker(theirs) }),
-            (OfQueue, Call::Heartbeat { worker: self.worker.clone(), held: Vec::new() }),
-            (OfQueue, claim(&self.queue)),
-            (OfQueue, claim(theirs)),
-            (OfQueue, Self::turn(Command::Start { token: self.token(), at: None })),
-            (OfQueue, Self::turn(Command::Release { token: self.token(), note: None })),
-            (OfQueue, Self::turn(Command::Cancel { task: self.task, by: by() })),
-            (OfQueue, Self::turn(Command::Delete { task: self.task })),
-            (OfQueue, Call::Deregister { worker: self.worker.clone() }),
-            (Open, Call::Workers {}),
-            (Open, Call::Counts {}),
-            (Open, Call::Paused {}),
-            (Open, Call::Schedules {}),
-            (
-                Closed,
-                Call::Campaign { candidate: self.worker.clone(), lease: std::time::Duration::from_secs(1) },
-            ),
-            (Closed, Call::Resign { candidate: self.worker.clone(), term: 1 }),
-            (Open, Call::Leader {}),
-            (
-                OfQueue,
-                Call::Find {
-                    namespace: namespace.clone(),
-                    kind: Name::stored("x"),
-                    key: self.queue.to_string(),
-                },
-            ),
-            (OfQueue, listed(Some(&self.queue), None)),
-            (OfQueue, Call::Pause { namespace: namespace.clone(), queue: self.queue.clone(), paused: false }),
-            (Closed, listed(None, None)),
-            (Closed, Call::SetEntity { namespace: namespace.clone(), entity: entity.clone(), known: true }),
-            (Closed, Call::HasEntity { namespace: namespace.clone(), entity }),
-            (Closed, Call::Entities { namespace: namespace.clone(), after: None, limit: 1 }),
-            (OfQueue, Call::SetSchedule { schedule: self.new_schedule(&self.queue) }),
-            (OfQueue, Call::SetSchedule { schedule: self.new_schedule(theirs) }),
-            (OfQueue, Call::Fire { firing, term: None }),
-            (OfQueue, Call::RemoveSchedule { namespace: namespace.clone(), name: self.named("s") }),
-            (Closed, Call::Define { namespace: namespace.clone(), definition: Box::new(definition) }),
-            (
-                OfQueue,
-                Call::Definition { namespace: namespace.clone(), name: self.named("d"), version: None },
-            ),
-            (Closed, Call::Definitions { namespace: namespace.clone(), name: Some(self.named("d")) }),
-            (OfQueue, start(None)),
-            (OfQueue, Call::Workflow { id: self.workflow, known: None }),
-            (OfQueue, Call::FindWorkflow { namespace, name: self.named("d"), key: self.queue.to_string() }),
-            (OfQueue, Call::Results { tasks: vec![self.step] }),
-            (OfQueue, Call::Results { tasks: vec![self.task] }),
-            (OfQueue, Call::Task { id: self.step }),
-            (OfQueue, Call::Facts { id: self.step }),
-            (Closed, Call::Steer { workflow: self.workflow, steering: Steering::Pause, by: by() }),
-            (Closed, Call::Workflows { filter: WorkflowFilter::default(), page: Page::default() }),
-            (Closed, Call::WorkflowCounts {}),
-            (Closed, Call::ReadyWorkflows { namespace: None, name: None, limit: 1 }),
-            (Closed, Call::Activity { since: Timestamp::MIN }),
-            (Closed, Call::Executions { wanted: executions }),
-            (Closed, Call::Reconcile { after: None, limit: 1 }),
-            (Closed, Call::Prune { retention: windlass::Retention::default(), limit: 1 }),
-            (Closed, Call::Events { after: None, limit: 1 }),
-            (Closed, Call::AccessTokens {}),
-            (Closed, Call::RevokeAccessToken { name: Name::stored("mail") }),
-            (Closed, Call::Audit { entry }),
-            (Closed, Call::Audits { page: Page::default() }),
-            (Closed, Call::PutAccessToken { token: token() }),
-        ]
-    }
-}
-
-fn token() -> AccessToken {
-    AccessToken {
-        name: Name::stored("more"),
-        id: "0123abcd".into(),
-        digest: [0; 32],
-        scopes: [Scope::Admin].into(),
-        queues: Vec::new(),
-        created_at: Timestamp::MIN,
-        created_by: None,
-        expires_at: None,
-    }
-}
-
-/// The same as by the other routes.
-#[test]
-fn every_call_keeps_to_the_queues_of_a_token() {
-    let place = Place::new();
-    let [all, mail] = [("all", "*"), ("mail", "mail-*")]
-        .map(|(name, queues)| create(&place, name, &["--scope", "admin", "--queue", queues]));
-    let scenes = ["mail-in", "other"].map(|queue| Scene::set(&place, queue));
-    let server = Server::in_place(place, &[]);
-    let ask = |token: &str, call: &Call| {
-        let bearer = format!("Bearer {token}");
-        let protocol = PROTOCOL.to_string();
-        let headers = [
-            ("content-type", "application/json"),
-            ("authorization", &*bearer),
-            (PROTOCOL_HEADER, &*protocol),
-        ];
-        server.ask_with("POST", STORE_PATH, &headers, Some(&serde_json::to_vec(call).unwrap()))
-    };
-    let [theirs, others] = &scenes;
-    for scene in &scenes {
-        assert_eq!(ask(&all, &Call::Register { worker: scene.new_worker(&scene.queue) }).status, 200);
-    }
-    for (is, call) in others.calls(&theirs.queue) {
-        let answer = ask(&mail, &call);
-        if is == Is::Open {
-            assert_eq!(answer.status, 200, "{call:?}: {}", answer.body);
-            assert!(!answer.body.contains("other"), "{call:?}: {}", answer.body);
-        } else {
-            answer.refused(403, "forbidden");
-        }
-    }
-    assert_eq!(server.place.task(&others.task.to_string())["state"], "pending");
-    assert!(ask(&all, &Call::Workers {}).body.contains("worker-other"));
-    for (is, call) in theirs.calls(&theirs.queue) {
-        let answer = ask(&mail, &call);
-        match is {
-            Is::Closed => drop(answer.refused(403, "forbidden")),
-            Is::OfQueue | Is::Open => assert_eq!(answer.status, 200, "{call:?}: {}", answer.body),
-        }
-    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 
 use super::kit::Server;
-use super::support::Place;
+use super::support::{Place, gone};
 use super::url;
 
 /// How often the server is killed.
@@ -133,4 +133,29 @@ fn submits_outlive_a_server_that_is_killed() {
         "what was acknowledged is there: {done:?} {payloads:?}"
     );
     assert!(!done.is_empty());
+}
+
+/// The server does not come back: what was done cannot be reported.
+#[test]
+fn what_could_not_be_reported_is_not_counted_as_completed() {
+    let server = Server::start();
+    let place = Place::new().with("WINDLASS_SERVER", url(&server));
+    let (mut talk, mut gate) = (place.fifo("talk"), place.fifo("gate"));
+    let first = place.submit(&["x"]);
+    let exec = "x=echo $$ > talk; read x < gate; echo done";
+    let mut worker = place.work(&["--exec", exec, "--grace", "1s"]);
+    talk.number();
+    gate.open();
+    worker.until(&format!("{first} x attempt 1 completed"));
+    place.submit(&["x"]);
+    let program = talk.number();
+    server.running.kill();
+    gate.open();
+    gone(program);
+    worker.signal(Signal::TERM);
+    let said = worker.end();
+    let told = "1 completed, 0 failed attempts, 0 others, 1 not reported\n";
+    assert_eq!((said.code, &*said.out), (0, told), "{}", said.err);
+    let warnings = said.err.lines().filter(|line| line.contains("WARN")).count();
+    assert!(warnings <= 5, "{}", said.err);
 }

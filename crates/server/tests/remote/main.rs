@@ -11,6 +11,7 @@ mod support;
 mod access;
 mod killing;
 mod parity;
+mod policy;
 mod secure;
 mod usage;
 mod waiting;

@@ -100,7 +100,7 @@ fn what_is_not_this_version_of_windlass_is_told_so() {
     for (spoken, named) in [(Some(other.to_string()), other.to_string()), (None, "none".into())] {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(spoken.as_deref().map(|spoken| (PROTOCOL_HEADER, spoken)));
-        let answer = server.ask_with("POST", "/v1/store", &headers, Some(b"{\"counts\":{}}"));
+        let answer = server.ask_with("POST", "/v1/store", &headers, Some(b"{\"count_tasks\":{}}"));
         let problem = answer.refused(409, "protocol_mismatch");
         let told = format!(
             "the server speaks protocol {PROTOCOL}, this program {named}; use the same version of both"
@@ -110,28 +110,31 @@ fn what_is_not_this_version_of_windlass_is_told_so() {
     }
 }
 
+/// The first call of a remote store.
+const HELLO: &str = "{\"connection\":{\"hello\":{}}}";
+
 #[test]
 fn what_is_sent_by_hand_is_checked() {
     let server = Server::start();
     let number = PROTOCOL.to_string();
     let headers = [("content-type", "application/json"), (PROTOCOL_HEADER, &*number)];
     let ask = |path: &str, body: &str| server.ask_with("POST", path, &headers, Some(body.as_bytes()));
-    let hello = ask("/v1/store", "{\"hello\":{}}").told(200);
+    let hello = ask("/v1/store", HELLO).told(200);
     assert_eq!(hello["answer"]["Ok"]["version"], env!("CARGO_PKG_VERSION"));
-    for bad in ["", "{}", "[]", "{\"x\":{}}", "{\"task\":{\"id\":\"7\"}}", "{\"hello\":{}}{\"hello\":{}}"] {
+    for bad in ["", "{}", "[]", "{\"x\":{}}", "{\"get_task\":{\"id\":\"7\"}}", &format!("{HELLO}{HELLO}")] {
         ask("/v1/store", bad).refused(422, "invalid_body");
     }
     ask(
         "/v1/store",
-        "{\"watch\":{\"server\":1,\"heard\":{\"claimable\":0,\"timed\":0,\"settled\":0,\"revoked\":0}}}",
+        "{\"connection\":{\"watch\":{\"server\":1,\"heard\":{\"claimable\":0,\"timed\":0,\"settled\":0,\"revoked\":0}}}}",
     )
     .refused(422, "invalid_body");
-    ask("/v1/store/watch", "{\"hello\":{}}").refused(422, "invalid_body");
+    ask("/v1/store/watch", HELLO).refused(422, "invalid_body");
     let leading = "{\"campaign\":{\"candidate\":\"x\",\"lease\":{\"secs\":9,\"nanos\":0}}}";
     ask("/v1/store", leading).refused(403, "forbidden");
     // A page of a browser can neither name the type nor the protocol without being asked first.
     let plain = [("content-type", "text/plain"), (PROTOCOL_HEADER, &*number)];
-    let refused = server.ask_with("POST", "/v1/store", &plain, Some(b"{\"hello\":{}}"));
+    let refused = server.ask_with("POST", "/v1/store", &plain, Some(HELLO.as_bytes()));
     refused.refused(415, "unsupported_media_type");
     server.ask("GET", "/v1/store", None).refused(405, "method_not_allowed");
     assert!(server.get("/openapi.json")["paths"]["/v1/store"].is_null(), "it is nobody else's");

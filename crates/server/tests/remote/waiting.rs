@@ -21,7 +21,7 @@ fn waits(server: &Server, many: f64) {
 }
 
 fn start(place: &Place, arguments: &[&str]) -> Running {
-    Running::start(place.command(env!("CARGO_BIN_EXE_windlass")).args(arguments))
+    Running::start(place.program().args(arguments))
 }
 
 #[test]

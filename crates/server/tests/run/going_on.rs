@@ -1,5 +1,7 @@
 //! Runs that are killed or stopped, and what the same command does then.
 
+use std::process::Stdio;
+
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -34,6 +36,47 @@ fn killed_in_the_middle_it_goes_on_with_what_is_left() {
     assert_eq!(returned["reason"], "its worker is gone");
     // At once, not when its worker would count as dead.
     assert!(told.last().unwrap()["took_seconds"].as_f64().unwrap() < 9.0, "{told:?}");
+}
+
+/// Whoever started it has not taken note of its death: it still counts as a process.
+#[test]
+fn killed_and_not_waited_for_it_goes_on_at_once() {
+    let place = place(FLOW);
+    let (running, process) = second_step(&place);
+    running.signal(Signal::KILL);
+    gone(running.pid());
+    gone(process);
+    let told = events(&place, &[], 0);
+    assert_eq!(place.read("marks"), "1\n2\n2\n3\n");
+    // At least 6.6 s are left until its worker would count as dead.
+    assert!(told.last().unwrap()["took_seconds"].as_f64().unwrap() < 6.0, "{told:?}");
+}
+
+/// The store has the end of the run, and nobody has seen it.
+#[test]
+fn killed_before_its_end_was_shown_it_shows_the_end() {
+    let place = place("name: one\nsteps:\n  one: { run: 'echo 1 >> marks; echo done' }\n");
+    // Nobody reads what it prints, and the pipe is full: it works, and cannot tell.
+    let out = place.full_fifo("out");
+    let mut child =
+        place.program().args(["run", "flow.yaml"]).stdout(out).stderr(Stdio::null()).spawn().unwrap();
+    let is_complete = || {
+        let listed = place.run(&["workflow", "list", "--store", "sqlite:flow.windlass.db", "--json"]);
+        listed.out.contains("\"complete\"")
+    };
+    while !is_complete() {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended by itself");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = events(&place, &[], 0);
+    assert_eq!(place.read("marks"), "1\n", "it was run again");
+    let last = told.last().unwrap();
+    assert_eq!((&last["event"], &last["state"]), (&json!("workflow_ended"), &json!("complete")));
+    assert_eq!(last["results"], json!({ "one": "done" }));
+    let next = run(&place, &[]);
+    assert_eq!((next.code, &*place.read("marks")), (0, "1\n1\n"), "its end was shown: a new run");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn run(place: &Place, arguments: &[&str]) -> Said {
 
 /// Starts to run `flow.yaml`.
 fn start(place: &Place, arguments: &[&str]) -> Running {
-    let mut command = place.command(env!("CARGO_BIN_EXE_windlass"));
+    let mut command = place.program();
     Running::start(command.args(["run", "flow.yaml"]).args(arguments))
 }
 

@@ -190,8 +190,13 @@ fn a_worker_runs_steps_if_it_is_asked_to() {
     let said = run(&place, &["--pool", "1"]);
     assert_eq!(said.code, 0, "{}", said.err);
     worker.signal(rustix::process::Signal::TERM);
-    let twice = place.run(&["work", "--run-steps", "--exec", "windlass.run=true"]);
-    twice.told(2, "which --run-steps does");
+    for steps in ["--run-steps", "--workflows", "--quiet"] {
+        for kind in ["windlass.run", "windlass.workflow", "windlass.later"] {
+            let exec = format!("{kind}=true");
+            let refused = place.run(&["work", steps, "--exec", &exec]);
+            refused.told(2, &format!("--exec cannot take the kind \"{kind}\""));
+        }
+    }
     place.run(&["work"]).told(2, "--exec");
 }
 

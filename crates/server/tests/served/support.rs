@@ -16,7 +16,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         let elsewhere = real::Place::new();
-        let mut command = elsewhere.command(env!("CARGO_BIN_EXE_windlass"));
+        let mut command = elsewhere.program();
         let mut server = Running::start(command.args(["serve", "--listen", "127.0.0.1:0"]));
         let line = server.until("serving http");
         let url = line.split(' ').next_back().unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -93,6 +93,19 @@ impl Place {
         Fifo(File::options().read(true).write(true).open(path).unwrap())
     }
 
+    /// A named pipe that takes no more: whoever writes to it waits. Given to the one who is to wait.
+    pub(crate) fn full_fifo(&self, name: &str) -> File {
+        let Fifo(pipe) = self.fifo(name);
+        let open = |flags| openat(CWD, self.path().join(name), flags, Mode::empty()).unwrap();
+        let mut filler = File::from(open(OFlags::WRONLY | OFlags::NONBLOCK));
+        while filler.write(&[b'\n'; 4096]).is_ok() {}
+        while filler.write(b"\n").is_ok() {}
+        // For reading and writing, so that nobody is told that the reader is gone.
+        let full = File::from(open(OFlags::RDWR));
+        drop(pipe);
+        full
+    }
+
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -152,10 +165,16 @@ impl Place {
         said
     }
 
+    /// The program, which hears every signal: tests that run under `nohup`, or in the background of a shell, inherit ignored ones.
+    pub(crate) fn program(&self) -> Command {
+        let mut command = self.command("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_windlass")]);
+        command
+    }
+
     /// Starts a worker and waits until it works.
     pub(crate) fn work(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(env!("CARGO_BIN_EXE_windlass"));
-        let mut running = Running::start(command.arg("work").args(arguments));
+        let mut running = Running::start(self.program().arg("work").args(arguments));
         running.until(" takes ");
         running
     }

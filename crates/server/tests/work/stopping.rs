@@ -204,3 +204,26 @@ fn a_worker_without_work_stops_at_once() {
     assert_eq!((said.code, &*said.out), (0, "0 completed, 0 failed attempts, 0 others\n"));
     place.drain(&["--exec", "x=true"]);
 }
+
+/// The worker is stopped while its program ends, and another does the task meanwhile.
+#[test]
+fn a_report_that_is_refused_is_not_counted_as_completed() {
+    let place = Place::new();
+    let (mut talk, mut gate) = (place.fifo("talk"), place.fifo("gate"));
+    let id = place.submit(&["slow"]);
+    let slow = "slow=echo $$ > talk; read x < gate; echo late";
+    let mut zombie = place.work(&["--exec", slow, "--dead-after", "1s"]);
+    let program = talk.number();
+    zombie.signal(Signal::STOP);
+    gate.open();
+    gone(program);
+    place.drain(&["--exec", "slow=echo in time", "--dead-after", "1s"]);
+    zombie.signal(Signal::CONT);
+    zombie.until("slow attempt 1 ");
+    zombie.signal(Signal::TERM);
+    let said = zombie.end();
+    assert_eq!(said.out, "0 completed, 0 failed attempts, 1 others\n", "{}", said.err);
+    assert!(!said.err.lines().any(|line| line.contains("attempt 1 completed (")), "{}", said.err);
+    let task = place.task(&id);
+    assert_eq!((&task["result"], &task["attempt"]), (&json!("in time"), &json!(2)));
+}

@@ -115,9 +115,9 @@ async fn a_revoked_token_is_gone(case: &Case) {
     let (other, one) = (case.second().await, token(case, "a", 1));
     case.store().put_access_token(one.clone()).await.unwrap();
     case.store().put_access_token(token(case, "b", 2)).await.unwrap();
-    assert!(!other.revoke_access_token(&name("c")).await.unwrap());
-    assert!(other.revoke_access_token(&name("a")).await.unwrap());
-    assert!(!case.store().revoke_access_token(&name("a")).await.unwrap());
+    assert!(!other.revoke_access_token(name("c")).await.unwrap());
+    assert!(other.revoke_access_token(name("a")).await.unwrap());
+    assert!(!case.store().revoke_access_token(name("a")).await.unwrap());
     assert_eq!(case.store().access_tokens().await.unwrap(), [token(case, "b", 2)]);
     case.store().put_access_token(one).await.unwrap();
 }
@@ -210,10 +210,10 @@ async fn the_audit_is_kept_for_long(case: &Case) {
     case.pass(1);
     case.store().audit(entry("2")).await.unwrap();
     case.clock.advance(limits::AUDIT_KEPT - Duration::from_secs(1));
-    assert_eq!(case.store().prune(&Retention::default(), 9).await.unwrap(), 0);
+    assert_eq!(case.store().prune(Retention::default(), 9).await.unwrap(), 0);
     assert_eq!(subjects().await, ["2", "1"], "to the microsecond");
     case.clock.advance(Duration::from_micros(1));
-    assert_eq!(case.store().prune(&Retention::default(), 9).await.unwrap(), 0);
+    assert_eq!(case.store().prune(Retention::default(), 9).await.unwrap(), 0);
     assert_eq!(subjects().await, ["2"]);
     case.store().audit(entry("3")).await.unwrap();
     assert_eq!(subjects().await, ["3", "2"]);

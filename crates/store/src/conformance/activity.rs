@@ -52,7 +52,7 @@ async fn workflows_are_counted_by_name_and_state(case: &Case) {
     let expected = [count(WorkflowState::Complete), count(WorkflowState::Cancelled)];
     assert_eq!(case.store().workflow_counts().await.unwrap(), expected, "in order, and none of nothing");
     case.pass(3600);
-    case.store().prune(&everything(), 10).await.unwrap();
+    case.store().prune(everything(), 10).await.unwrap();
     assert_eq!(case.store().workflow_counts().await.unwrap(), []);
 }
 
@@ -78,7 +78,7 @@ async fn what_happens_is_counted_by_the_minute(case: &Case) {
     assert_eq!((activity.started, activity.failed, activity.failed_steps), (2, 1, 1));
     let later = case.now().plus(Activity::MINUTE);
     assert_eq!(case.store().activity(later).await.unwrap(), Activity::default());
-    case.store().prune(&everything(), 10).await.unwrap();
+    case.store().prune(everything(), 10).await.unwrap();
     assert_eq!(case.store().activity(since).await.unwrap(), activity, "it outlives the workflows");
 }
 
@@ -86,7 +86,7 @@ async fn what_is_long_ago_is_forgotten(case: &Case) {
     let since = case.now();
     case.start(1, json!({ "a": {} })).await;
     case.pass(limits::ACTIVITY.as_secs() + 60);
-    case.store().prune(&Retention::default(), 10).await.unwrap();
+    case.store().prune(Retention::default(), 10).await.unwrap();
     assert_eq!(case.store().activity(since).await.unwrap(), Activity::default());
 }
 
@@ -192,7 +192,7 @@ async fn ready_workflows_are_found_by_namespace_and_name(case: &Case) {
         (Some(&nobody), None, 10, vec![]),
         (None, Some(&nobody), 10, vec![]),
     ] {
-        let ready = case.store().ready_workflows(namespace, flow, limit).await.unwrap();
+        let ready = case.store().ready_workflows(namespace.cloned(), flow.cloned(), limit).await.unwrap();
         let ids: Vec<_> = ready.iter().map(|one| one.workflow.id).collect();
         assert_eq!(ids, expected, "{namespace:?} {flow:?} {limit}");
     }
@@ -261,7 +261,7 @@ async fn the_slowest_are_found_by_definition_and_moment(case: &Case) {
     ] {
         let definition = definition_of(json!({ "name": flow, "version": version, "steps": { "a": {} } }));
         let namespace = name(namespace);
-        case.store().define(&namespace, definition.clone()).await.unwrap();
+        case.store().define(namespace.clone(), definition.clone()).await.unwrap();
         let source = Source::Named { name: name(flow), version: Some(version.into()) };
         case.begin(NewWorkflow { source, namespace: namespace.clone(), ..ad_hoc(n, definition) }).await;
         // Anew each time: it sends no heartbeats.

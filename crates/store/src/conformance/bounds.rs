@@ -75,11 +75,11 @@ async fn a_store_works_at_both_ends_of_time(case: &Case) {
         let eternal =
             NewWorker { dead_after: limits::TIMEOUT, ..NewWorker::new(WorkerId::new("w").unwrap()) };
         let worker = case.store().register(eternal).await.unwrap().id;
-        let lead = case.store().campaign(&worker, Duration::MAX).await.unwrap().unwrap();
+        let lead = case.store().campaign(worker.clone(), Duration::MAX).await.unwrap().unwrap();
         assert_eq!(lead.until, Timestamp::MAX);
-        case.store().resign(&worker, lead.term).await.unwrap();
+        case.store().resign(worker.clone(), lead.term).await.unwrap();
         let retention = Retention::default().keep(State::Completed, Duration::MAX).unwrap();
-        assert_eq!(case.store().prune(&retention, 9).await.unwrap(), 0);
+        assert_eq!(case.store().prune(retention.clone(), 9).await.unwrap(), 0);
         let claim = case.store().claim(super::claim_of(&worker, 9)).await;
         if end == Timestamp::MIN {
             assert_eq!(ids(&claim.unwrap()), [id]);
@@ -189,7 +189,7 @@ async fn invented_leases_are_refused(case: &Case) {
             ] {
                 case.refusal(command).await;
             }
-            let pulse = case.store().heartbeat(&worker, vec![(task, lease)]).await.unwrap();
+            let pulse = case.store().heartbeat(worker.clone(), vec![(task, lease)]).await.unwrap();
             assert_eq!([pulse.lost, pulse.cancelled].concat(), [task], "let go of {state}, lease {lease}");
         }
     }
@@ -227,7 +227,7 @@ async fn limits_without_end_are_accepted(case: &Case) {
     case.cancel(id).await.unwrap();
     case.pass(1);
     let retention = Retention::default().keep(State::Cancelled, Duration::ZERO).unwrap();
-    assert_eq!(case.store().prune(&retention, usize::MAX).await.unwrap(), 1);
+    assert_eq!(case.store().prune(retention.clone(), usize::MAX).await.unwrap(), 1);
     let page = Page { limit: 1, after: "c0".parse().ok(), oldest_first: false };
     let listing = case.store().tasks(crate::Filter::default(), page).await.unwrap();
     assert_eq!(listing.tasks, [], "before the first place there is nothing");

@@ -284,7 +284,7 @@ impl Case {
             workers: store.workers().await.unwrap(),
             leader: store.leader().await.unwrap(),
             paused,
-            entities: store.entities(&Name::default(), None, limits::PAGE).await.unwrap(),
+            entities: store.entities(Name::default(), None, limits::PAGE).await.unwrap(),
             schedules: store.schedules().await.unwrap(),
             workflows: invariants::dump_workflows(&*store).await,
             definitions: self.definitions().await,
@@ -294,8 +294,8 @@ impl Case {
     /// All versions of all definitions of the default namespace.
     pub async fn definitions(&self) -> Vec<DefinitionLine> {
         let (store, namespace, mut all) = (self.store(), Name::default(), Vec::new());
-        for DefinitionLine { name, .. } in store.definitions(&namespace, None).await.unwrap() {
-            all.extend(store.definitions(&namespace, Some(&name)).await.unwrap());
+        for DefinitionLine { name, .. } in store.definitions(namespace.clone(), None).await.unwrap() {
+            all.extend(store.definitions(namespace.clone(), Some(name.clone())).await.unwrap());
         }
         all
     }

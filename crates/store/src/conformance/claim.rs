@@ -213,7 +213,7 @@ async fn an_unknown_worker_gets_nothing(case: &Case) {
         assert_eq!(error.code(), "invalid_worker");
     }
     assert_eq!(case.snapshot().await, before);
-    case.store().heartbeat(&silent, Vec::new()).await.unwrap();
+    case.store().heartbeat(silent.clone(), Vec::new()).await.unwrap();
     assert_eq!(case.claim(&silent, 9).await.len(), 1, "after a heartbeat it is alive again");
 }
 

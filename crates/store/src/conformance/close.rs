@@ -29,36 +29,36 @@ async fn every_call_says_that_it_is_closed(case: &Case) {
         ("apply", store.apply(Vec::new()).await.err()),
         ("claim", store.claim(claim_of(&worker, 1)).await.err()),
         ("register", store.register(NewWorker::new(worker.clone())).await.err()),
-        ("heartbeat", store.heartbeat(&worker, Vec::new()).await.err()),
-        ("deregister", store.deregister(&worker).await.err()),
+        ("heartbeat", store.heartbeat(worker.clone(), Vec::new()).await.err()),
+        ("deregister", store.deregister(worker.clone()).await.err()),
         ("workers", store.workers().await.err()),
-        ("campaign", store.campaign(&worker, Duration::from_secs(30)).await.err()),
-        ("resign", store.resign(&worker, 1).await.err()),
+        ("campaign", store.campaign(worker.clone(), Duration::from_secs(30)).await.err()),
+        ("resign", store.resign(worker.clone(), 1).await.err()),
         ("leader", store.leader().await.err()),
         ("due", store.due(1).await.err()),
         ("task", store.task(id).await.err()),
-        ("find", store.find(&name, &kind, "k").await.err()),
+        ("find", store.find(name.clone(), kind.clone(), "k".into()).await.err()),
         ("tasks", store.tasks(Filter::default(), Page::default()).await.err()),
         ("counts", store.counts().await.err()),
         ("facts", store.facts(id).await.err()),
         ("explain", store.explain(id).await.err()),
-        ("pause", store.pause(&name, &name, true).await.err()),
+        ("pause", store.pause(name.clone(), name.clone(), true).await.err()),
         ("paused", store.paused().await.err()),
-        ("set_entity", store.set_entity(&name, &planner, true).await.err()),
-        ("has_entity", store.has_entity(&name, &planner).await.err()),
-        ("entities", store.entities(&name, None, 1).await.err()),
+        ("set_entity", store.set_entity(name.clone(), planner.clone(), true).await.err()),
+        ("has_entity", store.has_entity(name.clone(), planner.clone()).await.err()),
+        ("entities", store.entities(name.clone(), None, 1).await.err()),
         ("set_schedule", store.set_schedule(hourly("s", case.now())).await.err()),
-        ("remove_schedule", store.remove_schedule(&name, &name).await.err()),
+        ("remove_schedule", store.remove_schedule(name.clone(), name.clone()).await.err()),
         ("schedules", store.schedules().await.err()),
         ("fire", store.fire(slot.clone(), None).await.err()),
         ("reconcile", store.reconcile(None, 1).await.err()),
         ("describe", store.describe().await.err()),
         ("events", store.events(None, 1).await.err()),
         ("access_tokens", store.access_tokens().await.err()),
-        ("revoke_access_token", store.revoke_access_token(&name).await.err()),
+        ("revoke_access_token", store.revoke_access_token(name.clone()).await.err()),
         ("audits", store.audits(Page::default()).await.err()),
         ("now", store.now().await.err()),
-        ("prune", store.prune(&Retention::default(), 1).await.err()),
+        ("prune", store.prune(Retention::default(), 1).await.err()),
     ];
     for (method, error) in answers {
         assert_eq!(error, Some(Error::Closed), "{method}");
@@ -77,7 +77,7 @@ async fn a_bad_request_is_not_looked_at(case: &Case) {
     assert_eq!(store.tasks(Filter::default(), page).await.err(), Some(Error::Closed));
     let turn = Turn { term: Some(9), ..Turn::default() };
     assert_eq!(store.turn(turn).await.err(), Some(Error::Closed));
-    assert_eq!(store.entities(&Name::default(), None, 0).await.err(), Some(Error::Closed));
+    assert_eq!(store.entities(Name::default(), None, 0).await.err(), Some(Error::Closed));
     let bad = NewSchedule { cron: String::new(), ..hourly("s", case.now()) };
     assert_eq!(store.set_schedule(bad.clone()).await.err(), Some(Error::Closed));
     let unknown = firing(&bad.admit(None, case.now()), case.task().id);

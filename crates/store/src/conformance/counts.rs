@@ -55,7 +55,7 @@ async fn what_is_gone_is_not_counted(case: &Case) {
     case.apply(Command::Delete { task: deleted }).await.unwrap();
     case.pass(1);
     let retention = Retention::default().keep(State::Failed, std::time::Duration::ZERO).unwrap();
-    assert_eq!(case.store().prune(&retention, 9).await.unwrap(), 1);
+    assert_eq!(case.store().prune(retention.clone(), 9).await.unwrap(), 1);
     case.refused(NewTask { key: Some(String::new()), ..case.task() }).await;
     assert_eq!(case.store().counts().await.unwrap(), []);
 }

@@ -31,7 +31,7 @@ fn versioned(text: &str, version: Option<&str>, steps: Value) -> Definition {
 }
 
 async fn define(case: &Case, definition: Definition) -> (String, bool) {
-    let Defined { version, created } = case.store().define(&Name::default(), definition).await.unwrap();
+    let Defined { version, created } = case.store().define(Name::default(), definition).await.unwrap();
     (version, created)
 }
 
@@ -57,7 +57,7 @@ async fn other_content_under_a_version_is_refused(case: &Case) {
     define(case, versioned("test", Some("v1"), json!({ "a": {} }))).await;
     let before = case.snapshot().await;
     let other = versioned("test", Some("v1"), json!({ "b": {} }));
-    let error = case.error(case.store().define(&Name::default(), other)).await;
+    let error = case.error(case.store().define(Name::default(), other)).await;
     let conflict = Rejected::DefinitionConflict { name: "test".into(), version: "v1".into() };
     assert_eq!(error.rejected(), Some(&conflict));
     assert_eq!(case.snapshot().await, before);
@@ -105,11 +105,11 @@ async fn a_running_workflow_stays_with_its_version(case: &Case) {
 async fn namespaces_are_apart(case: &Case) {
     let tenant = Name::namespace("tenant").unwrap();
     define(case, definition(json!({ "a": {} }))).await;
-    let theirs = case.store().define(&tenant, definition(json!({ "b": {} }))).await.unwrap();
+    let theirs = case.store().define(tenant.clone(), definition(json!({ "b": {} }))).await.unwrap();
     assert_eq!(theirs, Defined { version: "1".into(), created: true });
-    let found = case.store().definition(&tenant, &name("test"), None).await.unwrap().unwrap();
+    let found = case.store().definition(tenant.clone(), name("test"), None).await.unwrap().unwrap();
     assert_eq!((found.namespace.clone(), found.blueprint.number("b")), (tenant.clone(), Some(0)));
-    assert_eq!(case.store().definitions(&tenant, None).await.unwrap().len(), 1);
+    assert_eq!(case.store().definitions(tenant.clone(), None).await.unwrap().len(), 1);
     let new = NewWorkflow { namespace: tenant, ..named(1, "test", None) };
     let id = case.begin(new).await.id;
     assert_eq!(&*case.record(id.step(0)).await.task.spec.namespace, "tenant");
@@ -127,7 +127,7 @@ async fn what_is_unsound_is_refused_and_nothing_is_written(case: &Case) {
         (json!({ "input": {} }), "invalid_definition", "steps.input"),
     ] {
         let unsound = definition(steps);
-        let error = case.error(case.store().define(&Name::default(), unsound.clone())).await;
+        let error = case.error(case.store().define(Name::default(), unsound.clone())).await;
         let Some(Rejected::Unsound { flaws }) = error.rejected() else { panic!("{error}") };
         assert_eq!((error.code(), flaws[0].path.as_str()), (code, path), "{error}");
         assert_eq!(case.start_refusal(ad_hoc(1, unsound)).await.code(), code);
@@ -150,16 +150,13 @@ async fn definitions_are_listed(case: &Case) {
             .collect::<Vec<_>>()
     };
     let store = case.store();
-    let all = store.definitions(&Name::default(), None).await.unwrap();
+    let all = store.definitions(Name::default(), None).await.unwrap();
     assert!(all[0].created_at < all[1].created_at);
     assert_eq!(lines(all), ["a z 1", "b 2 0"]);
-    let versions = store.definitions(&Name::default(), Some(&name("b"))).await.unwrap();
+    let versions = store.definitions(Name::default(), Some(name("b"))).await.unwrap();
     assert_eq!(lines(versions), ["b 1 2", "b 2 0"]);
-    assert!(store.definitions(&Name::default(), Some(&name("nobody"))).await.unwrap().is_empty());
-    assert!(
-        store.definitions(&Name::default(), Some(&name("test"))).await.unwrap().is_empty(),
-        "of one alone"
-    );
+    assert!(store.definitions(Name::default(), Some(name("nobody"))).await.unwrap().is_empty());
+    assert!(store.definitions(Name::default(), Some(name("test"))).await.unwrap().is_empty(), "of one alone");
 }
 
 async fn a_definition_reads_back_as_it_was_written(case: &Case) {
@@ -180,12 +177,12 @@ async fn a_definition_reads_back_as_it_was_written(case: &Case) {
     let written: Definition = serde_json::from_str(text).unwrap();
     define(case, written.clone()).await;
     case.crash().await;
-    let read = case.store().definition(&Name::default(), &name("rich"), None).await.unwrap().unwrap();
+    let read = case.store().definition(Name::default(), name("rich"), None).await.unwrap().unwrap();
     assert_eq!(read.blueprint.definition().content(), written.content());
     assert_eq!((read.version.as_str(), read.name().as_ref()), ("2026-01", "rich"));
     assert_eq!(read.blueprint.number("a"), Some(1), "in the order of the file");
-    assert_eq!(case.store().definition(&Name::default(), &name("rich"), Some("1")).await.unwrap(), None);
-    assert_eq!(case.store().definition(&Name::default(), &name("poor"), None).await.unwrap(), None);
+    assert_eq!(case.store().definition(Name::default(), name("rich"), Some("1".into())).await.unwrap(), None);
+    assert_eq!(case.store().definition(Name::default(), name("poor"), None).await.unwrap(), None);
 }
 
 /// What belongs to one workflow alone is not listed, not found, not started, and goes with it.
@@ -194,18 +191,18 @@ async fn the_definition_of_one_workflow_is_nobody_elses(case: &Case) {
     let own = Workflow::own_version(id);
     assert_eq!(case.workflow(id).await.workflow.version, own);
     let store = case.store();
-    assert_eq!(store.definition(&Name::default(), &name("test"), None).await.unwrap(), None);
-    assert_eq!(store.definition(&Name::default(), &name("test"), Some(&own)).await.unwrap(), None);
-    assert!(store.definitions(&Name::default(), None).await.unwrap().is_empty());
+    assert_eq!(store.definition(Name::default(), name("test"), None).await.unwrap(), None);
+    assert_eq!(store.definition(Name::default(), name("test"), Some(own.clone())).await.unwrap(), None);
+    assert!(store.definitions(Name::default(), None).await.unwrap().is_empty());
     let refusal = case.start_refusal(named(2, "test", Some(&own))).await;
     assert_eq!(refusal.code(), "definition_not_found");
     let mine = versioned("test", Some(&own), json!({ "a": {} }));
-    assert_eq!(case.error(store.define(&Name::default(), mine)).await.code(), "invalid_definition");
+    assert_eq!(case.error(store.define(Name::default(), mine)).await.code(), "invalid_definition");
 
     case.complete(&case.claim_one(&case.worker("w").await).await).await;
     case.pass(10);
     let retention = Retention::default().keep(State::Completed, std::time::Duration::ZERO).unwrap();
-    assert_eq!(store.prune(&retention, 10).await.unwrap(), 1);
+    assert_eq!(store.prune(retention.clone(), 10).await.unwrap(), 1);
     assert_eq!(case.start(1, json!({ "b": {} })).await, id, "the id is free again, with other steps");
     assert_eq!(case.workflow(id).await.blueprint.number("b"), Some(0));
 }

@@ -10,10 +10,10 @@ scenarios![a_store_says_what_it_is, a_store_knows_the_time];
 async fn a_store_says_what_it_is(case: &Case) {
     let told = case.store().describe().await.unwrap();
     assert!(told.iter().all(|(name, value)| !name.is_empty() && !value.is_empty()), "{told:?}");
-    let names: BTreeSet<_> = told.iter().map(|(name, _)| name).collect();
+    let names: BTreeSet<_> = told.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names.len(), told.len(), "each once: {told:?}");
     assert_eq!(told[0].0, "store");
-    assert!(names.contains(&"durability"), "{told:?}");
+    assert!(names.contains("durability"), "{told:?}");
     case.submit(case.task()).await;
     let again = case.store().describe().await.unwrap();
     assert!(

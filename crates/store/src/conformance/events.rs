@@ -418,7 +418,7 @@ async fn what_changes_nothing_tells_nothing(case: &Case) {
     case.report(&claimed, details("1")).await.unwrap();
     case.apply(Command::Expire { task: id, lease: 1 }).await.unwrap_err();
     case.apply(Command::Delete { task: id }).await.unwrap_err();
-    case.store().heartbeat(&worker, vec![(id, 1)]).await.unwrap();
+    case.store().heartbeat(worker.clone(), vec![(id, 1)]).await.unwrap();
     case.store().reconcile(None, 100).await.unwrap();
     case.snapshot().await;
     assert_eq!(told(case, &mut last).await, [], "after {early} from before");
@@ -438,7 +438,7 @@ async fn deleting_tells_nothing(case: &Case) {
     case.apply(Command::Delete { task: id }).await.unwrap();
     case.pass(1);
     let retention = Retention::default().keep(State::Completed, Duration::ZERO).unwrap();
-    assert_eq!(case.store().prune(&retention, 9).await.unwrap(), 1);
+    assert_eq!(case.store().prune(retention.clone(), 9).await.unwrap(), 1);
     assert_eq!(told(case, &mut last).await, []);
 }
 
@@ -561,7 +561,7 @@ async fn old_events_are_pruned(case: &Case) {
     case.pass(1);
     let new = case.submit(case.task()).await;
     assert!(case.store().events(Some(begun), 100).await.unwrap().complete, "nothing has been deleted yet");
-    assert_eq!(case.store().prune(&Retention::default(), 1).await.unwrap(), 0);
+    assert_eq!(case.store().prune(Retention::default(), 1).await.unwrap(), 0);
     // What somebody else's open transaction may come before is told when that is over.
     let asked = std::time::Instant::now();
     let told = loop {

@@ -64,11 +64,11 @@ async fn it_stands_in_line(case: &Case) {
 /// Paused comes before anything else that a pending task waits for.
 async fn its_queue_is_paused(case: &Case) {
     let id = case.submit(case.task()).await;
-    case.store().pause(&Name::default(), &Name::default(), true).await.unwrap();
+    case.store().pause(Name::default(), Name::default(), true).await.unwrap();
     let explanation = explain(case, id).await;
     assert_eq!(explanation.why, Why::QueuePaused);
     assert_eq!(explanation.blockers, [Blocker::Queue("default".into())]);
-    case.store().pause(&Name::default(), &Name::default(), false).await.unwrap();
+    case.store().pause(Name::default(), Name::default(), false).await.unwrap();
     assert_eq!(why(case, id).await, Why::NoWorker);
 }
 
@@ -136,7 +136,7 @@ async fn its_worker_fell_silent(case: &Case) {
     for leaves in [false, true] {
         let id = case.bring(case.task(), State::Running).await;
         if leaves {
-            case.store().deregister(&WorkerId::new("bringer").unwrap()).await.unwrap();
+            case.store().deregister(WorkerId::new("bringer").unwrap()).await.unwrap();
         } else {
             case.pass(30);
         }

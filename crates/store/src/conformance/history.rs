@@ -95,7 +95,7 @@ async fn entries_do_not_go_back_with_the_clock(case: &Case) {
     let id = case.submit(case.task()).await;
     let then = case.now();
     case.clock.set(then.minus(Duration::from_secs(3600)));
-    case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+    case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
     let claimed = case.claim_one(&worker).await;
     case.complete(&claimed).await;
     let record = case.record(id).await;

@@ -87,7 +87,7 @@ async fn keys_of_any_text_are_kept(case: &Case) {
     for key in TEXTS.into_iter().chain([&*longest]) {
         let id = case.submit(case.task_with_key(key)).await;
         assert_eq!(case.record(id).await.task.spec.key.as_deref(), Some(key));
-        let found = case.store().find(&Name::default(), &kind, key).await.unwrap();
+        let found = case.store().find(Name::default(), kind.clone(), key.into()).await.unwrap();
         assert_eq!(found, Some(id), "{key:?}");
         assert_eq!(case.submit(case.task_with_key(key)).await, id, "{key:?} is the same key again");
     }
@@ -103,7 +103,7 @@ async fn bad_keys_are_refused(case: &Case) {
         };
         assert_eq!(invalid.field, "idempotency key");
         assert!(invalid.to_string().len() < 300, "the error quotes, and shortens, what it was given");
-        assert_eq!(case.store().find(&Name::default(), &Name::default(), bad).await.unwrap(), None);
+        assert_eq!(case.store().find(Name::default(), Name::default(), bad.into()).await.unwrap(), None);
     }
     assert_eq!(case.snapshot().await, before);
 }
@@ -150,8 +150,8 @@ async fn lanes_and_entities_of_any_text_are_kept(case: &Case) {
         let found = case.store().tasks(filter, Page::default()).await.unwrap().tasks;
         assert_eq!(found.len(), 1, "{planner}");
         assert_eq!(found[0].spec.lane.as_ref().and_then(Lane::entity), Some(planner.clone()));
-        case.store().set_entity(&Name::default(), &planner, true).await.unwrap();
-        assert!(case.store().has_entity(&Name::default(), &planner).await.unwrap());
+        case.store().set_entity(Name::default(), planner.clone(), true).await.unwrap();
+        assert!(case.store().has_entity(Name::default(), planner.clone()).await.unwrap());
         assert!(format!("{text}:1").parse::<Entity>().is_err(), "{text:?} is no entity type");
     }
     for bad in ["", "@x", "\0", &"x".repeat(limits::KEY_BYTES + 1)] {
@@ -174,10 +174,10 @@ async fn worker_ids_of_any_text_are_kept(case: &Case) {
         assert_eq!(claimed.task.status.worker, Some(worker.clone()));
         case.complete(&claimed).await;
         assert_eq!(case.record(id).await.history[1].actor.as_deref(), Some(text));
-        let lead = case.store().campaign(&worker, std::time::Duration::from_secs(1)).await.unwrap();
+        let lead = case.store().campaign(worker.clone(), std::time::Duration::from_secs(1)).await.unwrap();
         assert_eq!(lead.unwrap().holder, worker);
         case.pass(1);
-        case.store().deregister(&worker).await.unwrap();
+        case.store().deregister(worker.clone()).await.unwrap();
     }
     for bad in ["", "\0", "a\0b", &"x".repeat(limits::KEY_BYTES + 1)] {
         assert!(WorkerId::new(bad).is_err(), "{bad:?}");

@@ -60,10 +60,10 @@ async fn a_key_belongs_to_its_kind_and_namespace(case: &Case) {
     let tenant = NewTask { namespace: namespace.clone(), ..case.task_with_key("k") };
     let other_tenant = case.submit(tenant).await;
     let found = [
-        case.store().find(&Name::default(), &Name::kind(KIND).unwrap(), "k").await.unwrap(),
-        case.store().find(&Name::default(), &kind, "k").await.unwrap(),
-        case.store().find(&namespace, &Name::kind(KIND).unwrap(), "k").await.unwrap(),
-        case.store().find(&namespace, &kind, "k").await.unwrap(),
+        case.store().find(Name::default(), Name::kind(KIND).unwrap(), "k".into()).await.unwrap(),
+        case.store().find(Name::default(), kind.clone(), "k".into()).await.unwrap(),
+        case.store().find(namespace.clone(), Name::kind(KIND).unwrap(), "k".into()).await.unwrap(),
+        case.store().find(namespace.clone(), kind.clone(), "k".into()).await.unwrap(),
     ];
     assert_eq!(found, [Some(first), Some(other_kind), Some(other_tenant), None]);
 }
@@ -104,7 +104,7 @@ async fn a_key_outlives_the_end_of_its_task(case: &Case) {
     for state in STATES {
         let id = case.bring(case.task_with_key(state.word()), state).await;
         case.pass(1_000_000);
-        let found = case.store().find(&Name::default(), &kind, state.word()).await.unwrap();
+        let found = case.store().find(Name::default(), kind.clone(), state.word().into()).await.unwrap();
         assert_eq!(found, Some(id), "{state}");
     }
 }
@@ -113,7 +113,10 @@ async fn a_key_outlives_the_end_of_its_task(case: &Case) {
 async fn deleting_frees_the_key(case: &Case) {
     let first = case.bring(case.task_with_key("k"), State::Completed).await;
     case.apply(Command::Delete { task: first }).await.unwrap();
-    assert_eq!(case.store().find(&Name::default(), &Name::kind(KIND).unwrap(), "k").await.unwrap(), None);
+    assert_eq!(
+        case.store().find(Name::default(), Name::kind(KIND).unwrap(), "k".into()).await.unwrap(),
+        None
+    );
     let next = case.store().submit(vec![case.task_with_key("k")]).await.unwrap()[0];
     assert!(next.created);
     assert_ne!(next.id, first);
@@ -125,7 +128,11 @@ async fn a_key_finds_its_task(case: &Case) {
     let id = case.submit(case.task_with_key("k")).await;
     case.submit(case.task()).await;
     for (key, found) in [("k", Some(id)), ("", None), ("K", None), ("kk", None), ("k\0", None), ("%", None)] {
-        assert_eq!(case.store().find(&namespace, &kind, key).await.unwrap(), found, "{key:?}");
+        assert_eq!(
+            case.store().find(namespace.clone(), kind.clone(), key.into()).await.unwrap(),
+            found,
+            "{key:?}"
+        );
     }
 }
 

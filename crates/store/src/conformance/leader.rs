@@ -25,7 +25,7 @@ fn candidate(name: &str) -> WorkerId {
 }
 
 async fn campaign(case: &Case, name: &str) -> Option<Term> {
-    let won = case.store().campaign(&candidate(name), LEASE).await.unwrap();
+    let won = case.store().campaign(candidate(name), LEASE).await.unwrap();
     if let Some(won) = &won {
         assert_eq!((&won.holder, won.until), (&candidate(name), case.now().plus(LEASE)));
         assert_eq!(case.store().leader().await.unwrap().as_ref(), Some(won), "what was won is what is kept");
@@ -73,11 +73,11 @@ async fn an_expired_leader_cannot_come_back_over_another(case: &Case) {
 /// C20: a leader that leaves does not make others wait; the number is not used again.
 async fn resigning_makes_room_at_once(case: &Case) {
     campaign(case, "a").await;
-    case.store().resign(&candidate("a"), 1).await.unwrap();
+    case.store().resign(candidate("a"), 1).await.unwrap();
     let over = case.store().leader().await.unwrap().unwrap();
     assert!(over.until <= case.now(), "the last lease is kept, and over");
     assert_eq!(campaign(case, "b").await, Some(2));
-    case.store().resign(&candidate("a"), 1).await.unwrap();
+    case.store().resign(candidate("a"), 1).await.unwrap();
     assert_eq!(campaign(case, "a").await, None, "b still leads");
 }
 
@@ -87,7 +87,7 @@ async fn only_the_holder_of_the_term_resigns(case: &Case) {
     case.pass(30);
     campaign(case, "a").await;
     for (name, term) in [("b", 2), ("a", 1), ("a", 3), ("b", 1)] {
-        case.store().resign(&candidate(name), term).await.unwrap();
+        case.store().resign(candidate(name), term).await.unwrap();
         assert_eq!(campaign(case, "c").await, None, "{name} resigned from {term}");
     }
 }
@@ -115,9 +115,9 @@ async fn a_term_fences_what_a_leader_does(case: &Case) {
 
 /// C19: an interval is an interval, at both ends.
 async fn a_lease_may_last_for_ever_or_not_at_all(case: &Case) {
-    let none = case.store().campaign(&candidate("a"), Duration::ZERO).await.unwrap().unwrap();
+    let none = case.store().campaign(candidate("a"), Duration::ZERO).await.unwrap().unwrap();
     assert_eq!((none.term, none.until), (1, case.now()));
-    let ever = case.store().campaign(&candidate("b"), Duration::MAX).await.unwrap();
+    let ever = case.store().campaign(candidate("b"), Duration::MAX).await.unwrap();
     let expected = Leadership { holder: candidate("b"), term: 2, until: Timestamp::MAX };
     assert_eq!(ever, Some(expected));
     case.pass(1_000_000_000);

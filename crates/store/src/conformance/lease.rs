@@ -31,7 +31,7 @@ async fn heartbeats_keep_leases_alive(case: &Case) {
     for _ in 0..10 {
         case.pass(29);
         assert_eq!(case.chores().await, 0);
-        case.store().heartbeat(&worker, vec![(id, 1)]).await.unwrap();
+        case.store().heartbeat(worker.clone(), vec![(id, 1)]).await.unwrap();
     }
     assert_eq!(case.state(id).await, State::Claimed);
 }
@@ -96,14 +96,14 @@ async fn a_zombie_changes_nothing(case: &Case) {
     let old = case.claim_one(&zombie).await;
     case.pass(30);
     case.chores().await;
-    case.store().heartbeat(&zombie, Vec::new()).await.unwrap();
+    case.store().heartbeat(zombie.clone(), Vec::new()).await.unwrap();
     let lost = |current, state| Rejected::LeaseLost { task, lease: 1, current, state };
     for outcome in [completed("1"), failed("x")] {
         assert_eq!(case.refusal(finish(&old, outcome)).await, lost(1, State::Pending));
     }
     let new = case.claim_one(&case.worker("next").await).await;
     assert_eq!(case.refusal(finish(&old, completed("1"))).await, lost(2, State::Claimed));
-    let pulse = case.store().heartbeat(&zombie, vec![(task, 1)]).await.unwrap();
+    let pulse = case.store().heartbeat(zombie.clone(), vec![(task, 1)]).await.unwrap();
     assert_eq!(pulse, Pulse { lost: vec![task], cancelled: vec![] });
     case.finish(&new, completed("2")).await.unwrap();
     assert_eq!(case.refusal(finish(&old, completed("1"))).await, lost(2, State::Completed));
@@ -126,7 +126,7 @@ async fn a_late_heartbeat_saves_the_lease(case: &Case) {
     case.claim_one(&worker).await;
     case.pass(300);
     let due = case.store().due(9).await.unwrap().commands;
-    let pulse = case.store().heartbeat(&worker, vec![(id, 1)]).await.unwrap();
+    let pulse = case.store().heartbeat(worker.clone(), vec![(id, 1)]).await.unwrap();
     assert_eq!(pulse, Pulse::default());
     let receipt = case.store().apply(due).await.unwrap().remove(0);
     assert_eq!(receipt.unwrap_err().code(), "lease_alive", "the leader decided on old news");
@@ -183,7 +183,7 @@ async fn a_new_start_does_not_inherit_leases(case: &Case) {
     let task = case.submit(case.task()).await;
     case.claim_one(&case.worker("host-1-aaaaaa").await).await;
     let reborn = case.worker("host-1-bbbbbb").await;
-    let pulse = case.store().heartbeat(&reborn, vec![(task, 1)]).await.unwrap();
+    let pulse = case.store().heartbeat(reborn.clone(), vec![(task, 1)]).await.unwrap();
     assert_eq!(pulse.lost, [task]);
     case.pass(30);
     assert_eq!(case.store().due(9).await.unwrap().commands, [Command::Expire { task, lease: 1 }]);

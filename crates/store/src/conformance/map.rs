@@ -163,7 +163,7 @@ async fn an_item_has_attempts_of_its_own(case: &Case) {
             if attempt < 3 { WorkflowState::WaitingForRetry } else { WorkflowState::BlockedByFailures };
         assert_eq!(case.flow(id).await, state);
         case.pass(100);
-        case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+        case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
         case.chores().await;
     }
     assert_eq!(case.state(item(id, 0)).await, State::DeadLetter);
@@ -222,7 +222,7 @@ async fn a_step_that_is_settled_leaves_no_items(case: &Case) {
         }
         assert_eq!(states, [State::Completed, State::Cancelled, State::Cancelled]);
         let lease = held[1].task.status.lease;
-        let pulse = case.store().heartbeat(&worker, vec![(held[1].task.id, lease)]).await.unwrap();
+        let pulse = case.store().heartbeat(worker.clone(), vec![(held[1].task.id, lease)]).await.unwrap();
         assert_eq!(pulse.cancelled, [held[1].task.id]);
         let child = if n == 2 { State::Pending } else { State::Skipped };
         assert_eq!(case.state(id.step(1)).await, child);

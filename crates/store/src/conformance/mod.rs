@@ -52,6 +52,7 @@ mod release;
 mod reopen;
 mod retry;
 mod schedule;
+mod set_back;
 mod slot;
 mod steer;
 mod submit;
@@ -144,6 +145,7 @@ fn all() -> Vec<Scenario> {
         release::SCENARIOS,
         notes::SCENARIOS,
         delay::SCENARIOS,
+        set_back::SCENARIOS,
         schedule::SCENARIOS,
         worker::SCENARIOS,
         definition::SCENARIOS,

@@ -135,7 +135,7 @@ async fn cancelling_reaches_what_is_within(case: &Case) {
         assert!(case.steps(id).await.iter().all(|state| *state == State::Cancelled));
     }
     let leases = held.iter().map(|one| (one.task.id, one.task.status.lease)).collect();
-    let mut told = case.store().heartbeat(&worker, leases).await.unwrap().cancelled;
+    let mut told = case.store().heartbeat(worker.clone(), leases).await.unwrap().cancelled;
     told.sort_unstable();
     assert_eq!(told, [middle.step(1), inner.step(0)]);
 }

@@ -297,7 +297,7 @@ async fn details_go_to_the_next_attempt(case: &Case) {
             case.pass(60);
             case.apply(step(&first)).await.unwrap();
         }
-        case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+        case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
         let second = case.claim_one(&worker).await;
         let expected = details(&format!("{{\"after\":\"{way}\"}}")).details;
         assert_eq!((second.task.status.lease, &second.details), (2, &expected), "{way}");
@@ -385,10 +385,10 @@ async fn notes_go_with_their_task(case: &Case) {
         case.complete(&claimed).await;
         assert_eq!(notes(case, task).await.len(), 1);
         case.pass(1);
-        case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+        case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
         if prune {
             let retention = Retention::default().keep(State::Completed, Duration::ZERO).unwrap();
-            assert_eq!(case.store().prune(&retention, 9).await.unwrap(), 1);
+            assert_eq!(case.store().prune(retention.clone(), 9).await.unwrap(), 1);
         } else {
             case.apply(Command::Delete { task }).await.unwrap();
         }

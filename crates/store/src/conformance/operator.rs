@@ -200,7 +200,10 @@ async fn deleting_leaves_nothing(case: &Case) {
     case.apply(Command::Delete { task }).await.unwrap();
     assert_eq!(case.store().task(task).await.unwrap(), None);
     assert_eq!(case.store().explain(task).await.unwrap(), None);
-    assert_eq!(case.store().find(&Name::default(), &Name::kind(KIND).unwrap(), "k").await.unwrap(), None);
+    assert_eq!(
+        case.store().find(Name::default(), Name::kind(KIND).unwrap(), "k".into()).await.unwrap(),
+        None
+    );
     let listed = case.store().tasks(Filter::default(), Page::default()).await.unwrap().tasks;
     assert_eq!(listed.iter().map(|task| task.id).collect::<Vec<_>>(), [other]);
     assert_eq!(case.store().counts().await.unwrap()[0].tasks, 1);

@@ -39,12 +39,12 @@ async fn each_state_has_its_own_age(case: &Case) {
     let dead = case.bring(case.task(), State::DeadLetter).await;
     let failed = case.bring(case.task(), State::Failed).await;
     let retention = keep(&[(State::Completed, 7 * DAY), (State::DeadLetter, 30 * DAY)]);
-    assert_eq!(case.store().prune(&retention, 100).await.unwrap(), 0);
+    assert_eq!(case.store().prune(retention.clone(), 100).await.unwrap(), 0);
     case.clock.advance(8 * DAY);
-    assert_eq!(case.store().prune(&retention, 100).await.unwrap(), 1);
+    assert_eq!(case.store().prune(retention.clone(), 100).await.unwrap(), 1);
     assert_eq!(left(case, &[completed, dead, failed]).await, [dead, failed]);
     case.clock.advance(30 * DAY);
-    assert_eq!(case.store().prune(&retention, 100).await.unwrap(), 1);
+    assert_eq!(case.store().prune(retention.clone(), 100).await.unwrap(), 1);
     assert_eq!(left(case, &[completed, dead, failed]).await, [failed], "no rule for failed ones");
 }
 
@@ -56,9 +56,9 @@ async fn an_age_must_be_exceeded(case: &Case) {
     case.complete(&claimed).await;
     let retention = keep(&[(State::Completed, 7 * DAY)]);
     case.clock.advance(7 * DAY);
-    assert_eq!(case.store().prune(&retention, 100).await.unwrap(), 0, "to the microsecond");
+    assert_eq!(case.store().prune(retention.clone(), 100).await.unwrap(), 0, "to the microsecond");
     case.clock.advance(Duration::from_micros(1));
-    assert_eq!(case.store().prune(&retention, 100).await.unwrap(), 1);
+    assert_eq!(case.store().prune(retention.clone(), 100).await.unwrap(), 1);
     assert_eq!(case.store().task(id).await.unwrap(), None);
 }
 
@@ -75,7 +75,7 @@ async fn what_is_not_over_is_never_pruned(case: &Case) {
         }
     }
     case.clock.advance(10_000 * DAY);
-    assert_eq!(case.store().prune(&keep(&rules), 100).await.unwrap(), 5);
+    assert_eq!(case.store().prune(keep(&rules), 100).await.unwrap(), 5);
     assert_eq!(left(case, &alive).await, alive);
     assert_eq!(case.store().counts().await.unwrap().len(), alive.len());
 }
@@ -86,11 +86,11 @@ async fn without_a_rule_everything_is_kept(case: &Case) {
         case.bring(case.task(), state).await;
     }
     case.clock.advance(10_000 * DAY);
-    case.store().deregister(&WorkerId::new("bringer").unwrap()).await.unwrap();
+    case.store().deregister(WorkerId::new("bringer").unwrap()).await.unwrap();
     let before = case.snapshot().await;
-    assert_eq!(case.store().prune(&Retention::default(), 100).await.unwrap(), 0);
+    assert_eq!(case.store().prune(Retention::default(), 100).await.unwrap(), 0);
     let for_ever = keep(&[(State::Completed, Duration::MAX)]);
-    assert_eq!(case.store().prune(&for_ever, 100).await.unwrap(), 0);
+    assert_eq!(case.store().prune(for_ever.clone(), 100).await.unwrap(), 0);
     assert_eq!(case.snapshot().await, before);
 }
 
@@ -103,7 +103,7 @@ async fn the_limit_bounds_one_round(case: &Case) {
     let retention = keep(&[(State::Cancelled, Duration::ZERO)]);
     let mut counts = Vec::new();
     for limit in [0, 2, 2, 2, 2] {
-        counts.push(case.store().prune(&retention, limit).await.unwrap());
+        counts.push(case.store().prune(retention.clone(), limit).await.unwrap());
     }
     assert_eq!(counts, [0, 2, 2, 1, 0]);
 }
@@ -116,9 +116,9 @@ async fn the_oldest_go_first(case: &Case) {
         case.pass(1);
     }
     let retention = keep(&[(State::Cancelled, Duration::ZERO)]);
-    case.store().prune(&retention, 1).await.unwrap();
+    case.store().prune(retention.clone(), 1).await.unwrap();
     assert_eq!(left(case, &submitted).await, submitted[..2]);
-    case.store().prune(&retention, 1).await.unwrap();
+    case.store().prune(retention.clone(), 1).await.unwrap();
     assert_eq!(left(case, &submitted).await, submitted[1..2]);
 }
 
@@ -129,7 +129,7 @@ async fn the_oldest_go_first_whatever_their_state(case: &Case) {
     let new = case.bring(case.task(), State::Completed).await;
     case.pass(1);
     let retention = keep(&[(State::Completed, Duration::ZERO), (State::DeadLetter, Duration::ZERO)]);
-    assert_eq!(case.store().prune(&retention, 1).await.unwrap(), 1);
+    assert_eq!(case.store().prune(retention.clone(), 1).await.unwrap(), 1);
     assert_eq!(left(case, &[old, new]).await, [new]);
 }
 
@@ -138,8 +138,11 @@ async fn pruning_frees_the_key(case: &Case) {
     case.bring(case.task_with_key("k"), State::Completed).await;
     case.pass(1);
     let retention = keep(&[(State::Completed, Duration::ZERO)]);
-    case.store().prune(&retention, 100).await.unwrap();
-    assert_eq!(case.store().find(&Name::default(), &Name::kind(KIND).unwrap(), "k").await.unwrap(), None);
+    case.store().prune(retention.clone(), 100).await.unwrap();
+    assert_eq!(
+        case.store().find(Name::default(), Name::kind(KIND).unwrap(), "k".into()).await.unwrap(),
+        None
+    );
     assert!(case.store().submit(vec![case.task_with_key("k")]).await.unwrap()[0].created);
 }
 
@@ -149,8 +152,8 @@ async fn a_reopened_task_is_young_again(case: &Case) {
     case.clock.advance(30 * DAY);
     case.retry(id, true).await.unwrap();
     let retention = keep(&[(State::DeadLetter, 7 * DAY)]);
-    assert_eq!(case.store().prune(&retention, 100).await.unwrap(), 0);
+    assert_eq!(case.store().prune(retention.clone(), 100).await.unwrap(), 0);
     let claimed = case.claim_one(&case.worker("w").await).await;
     case.fail(&claimed, "again").await;
-    assert_eq!(case.store().prune(&retention, 100).await.unwrap(), 0);
+    assert_eq!(case.store().prune(retention.clone(), 100).await.unwrap(), 0);
 }

@@ -17,7 +17,7 @@ scenarios![
 ];
 
 async fn pause(case: &Case, paused: bool) {
-    case.store().pause(&Name::default(), &Name::default(), paused).await.unwrap();
+    case.store().pause(Name::default(), Name::default(), paused).await.unwrap();
 }
 
 /// Resuming gives everything back, in its order.
@@ -51,7 +51,7 @@ async fn what_is_running_goes_on(case: &Case) {
     let id = case.submit(case.task()).await;
     let claimed = case.claim_one(&worker).await;
     pause(case, true).await;
-    let pulse = case.store().heartbeat(&worker, vec![(id, 1)]).await.unwrap();
+    let pulse = case.store().heartbeat(worker.clone(), vec![(id, 1)]).await.unwrap();
     assert_eq!(pulse, crate::Pulse::default());
     assert_eq!(case.complete(&claimed).await.state, State::Completed);
 }
@@ -83,12 +83,12 @@ async fn a_pause_concerns_one_queue_of_one_namespace(case: &Case) {
 /// And resuming what was never paused; the list says what is.
 async fn pausing_twice_is_fine(case: &Case) {
     let (namespace, queue) = (Name::namespace("tenant").unwrap(), Name::queue("q2").unwrap());
-    case.store().pause(&namespace, &queue, false).await.unwrap();
+    case.store().pause(namespace.clone(), queue.clone(), false).await.unwrap();
     assert_eq!(case.store().paused().await.unwrap(), []);
     for _ in 0..2 {
-        case.store().pause(&namespace, &queue, true).await.unwrap();
+        case.store().pause(namespace.clone(), queue.clone(), true).await.unwrap();
     }
     assert_eq!(case.store().paused().await.unwrap(), [(namespace.clone(), queue.clone())]);
-    case.store().pause(&namespace, &queue, false).await.unwrap();
+    case.store().pause(namespace.clone(), queue.clone(), false).await.unwrap();
     assert_eq!(case.store().paused().await.unwrap(), []);
 }

@@ -265,7 +265,7 @@ async fn a_heartbeat_and_an_expiry_agree(case: &Case) {
         case.pass(31);
         let answers = race(&handles, async |n, store| {
             if n / 2 % 4 == 3 {
-                return (Some(store.heartbeat(&worker, held.clone()).await.unwrap()), Vec::new());
+                return (Some(store.heartbeat(worker.clone(), held.clone()).await.unwrap()), Vec::new());
             }
             let mut expired = Vec::new();
             for (task, lease) in from(n, &held) {
@@ -340,12 +340,12 @@ async fn a_term_has_one_leader(case: &Case) {
         let wins = race(&handles, async |n, store| {
             let (me, mut terms) = (WorkerId::new(format!("candidate {n}")).unwrap(), Vec::new());
             for _ in 0..5 {
-                if let Some(won) = store.campaign(&me, lease).await.unwrap() {
+                if let Some(won) = store.campaign(me.clone(), lease).await.unwrap() {
                     assert_eq!(won.holder, me);
                     terms.push(won.term);
                     let turn = Turn { term: Some(won.term), ..Turn::default() };
                     store.turn(turn).await.expect("I15: a leader may work in its term");
-                    store.resign(&me, won.term).await.unwrap();
+                    store.resign(me.clone(), won.term).await.unwrap();
                 }
             }
             terms
@@ -354,7 +354,7 @@ async fn a_term_has_one_leader(case: &Case) {
         let distinct: HashSet<_> = terms.iter().collect();
         assert_eq!(terms.len(), distinct.len(), "I15: a term is given once: {terms:?}");
         let last = race(&handles, async |n, store| {
-            store.campaign(&WorkerId::new(format!("candidate {n}")).unwrap(), lease).await.unwrap()
+            store.campaign(WorkerId::new(format!("candidate {n}")).unwrap(), lease).await.unwrap()
         });
         let last: Vec<_> = last.into_iter().flatten().collect();
         assert_eq!(last.len(), 1, "I15: one leader: {last:?}");

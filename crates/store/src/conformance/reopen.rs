@@ -24,16 +24,16 @@ async fn everything_is_there_after_a_crash(case: &Case) {
         case.submit(case.task_for(&format!("planner:{state}"))).await;
     }
     let worker = case.worker("w").await;
-    case.store().campaign(&worker, Duration::from_secs(30)).await.unwrap();
-    case.store().pause(&Name::default(), &Name::queue("q2").unwrap(), true).await.unwrap();
-    case.store().set_entity(&Name::default(), &entity("planner:1"), true).await.unwrap();
+    case.store().campaign(worker.clone(), Duration::from_secs(30)).await.unwrap();
+    case.store().pause(Name::default(), Name::queue("q2").unwrap(), true).await.unwrap();
+    case.store().set_entity(Name::default(), entity("planner:1"), true).await.unwrap();
     let reporter = case.take(case.submit(case.task()).await, &worker).await;
     case.report(&reporter, details("[1]")).await.unwrap();
     case.schedule(hourly("s", case.now())).await;
     let before = case.snapshot().await;
     case.crash().await;
     assert_eq!(case.snapshot().await, before);
-    assert!(case.store().has_entity(&Name::default(), &entity("planner:1")).await.unwrap());
+    assert!(case.store().has_entity(Name::default(), entity("planner:1")).await.unwrap());
 }
 
 /// I1, I8: keys, order, slots and due times still hold.
@@ -73,11 +73,11 @@ async fn a_lease_outlives_a_crash_of_the_store(case: &Case) {
 async fn leadership_outlives_a_crash_of_the_store(case: &Case) {
     let (a, b) = (WorkerId::new("a").unwrap(), WorkerId::new("b").unwrap());
     let lease = Duration::from_secs(30);
-    case.store().campaign(&a, lease).await.unwrap();
+    case.store().campaign(a.clone(), lease).await.unwrap();
     case.crash().await;
-    assert_eq!(case.store().campaign(&b, lease).await.unwrap(), None);
+    assert_eq!(case.store().campaign(b.clone(), lease).await.unwrap(), None);
     case.pass(30);
-    assert_eq!(case.store().campaign(&b, lease).await.unwrap().unwrap().term, 2);
+    assert_eq!(case.store().campaign(b.clone(), lease).await.unwrap().unwrap().term, 2);
 }
 
 /// C76: nor does a cursor, or the order, turn back when the last task is deleted.
@@ -105,7 +105,7 @@ async fn another_process_sees_the_same(case: &Case) {
     assert_eq!(record, case.record(id).await);
     let duplicate = other.submit(vec![case.task_with_key("k")]).await.unwrap()[0];
     assert_eq!((duplicate.id, duplicate.created), (id, false));
-    other.pause(&Name::default(), &Name::default(), true).await.unwrap();
+    other.pause(Name::default(), Name::default(), true).await.unwrap();
     assert_eq!(case.claim(&case.worker("w").await, 9).await, []);
     assert_eq!(other.workers().await.unwrap().len(), 1);
     assert_eq!(other.counts().await.unwrap(), case.store().counts().await.unwrap());

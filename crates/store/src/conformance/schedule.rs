@@ -16,6 +16,7 @@ scenarios![
     schedules_are_listed_by_namespace_and_name,
     setting_again_changes_it_and_keeps_what_was_fired,
     a_repeated_set_moves_nothing,
+    what_was_left_out_is_kept_with_its_reason,
     new_times_begin_anew,
     a_pause_lasts_until_it_is_ended,
     removing_says_whether_there_was_one,
@@ -131,7 +132,12 @@ async fn schedules_are_listed_by_namespace_and_name(case: &Case) {
 /// Every setting is the new one; what has happened stays.
 async fn setting_again_changes_it_and_keeps_what_was_fired(case: &Case) {
     let first = case.schedule(hourly("s", case.now())).await;
-    let fired = Firing { skipped: 2, error: Some("late".into()), ..firing(&first, id(1)) };
+    let fired = Firing {
+        skipped: 2,
+        left_out: Some("late".into()),
+        error: Some("late".into()),
+        ..firing(&first, id(1))
+    };
     case.store().fire(fired, None).await.unwrap();
     let fired = only(case).await;
     case.pass(5);
@@ -170,6 +176,23 @@ async fn a_repeated_set_moves_nothing(case: &Case) {
     }
 }
 
+/// Why slots were left out stays to be seen after others were fired.
+async fn what_was_left_out_is_kept_with_its_reason(case: &Case) {
+    let first = case.schedule(hourly("s", case.now())).await;
+    let late = Firing { skipped: 2, left_out: Some("2 slots: late".into()), ..firing(&first, id(1)) };
+    case.store().fire(late, None).await.unwrap();
+    let then = only(case).await;
+    assert_eq!((then.fired, then.skipped, then.left_out.as_deref()), (1, 2, Some("2 slots: late")));
+    case.store().fire(firing(&then, id(2)), None).await.unwrap();
+    let then = only(case).await;
+    assert_eq!((then.fired, then.skipped, then.left_out.as_deref()), (2, 2, Some("2 slots: late")));
+    let refused = firing(&then, id(3)).refused(&"no such entity");
+    case.store().fire(refused, None).await.unwrap();
+    let then = only(case).await;
+    assert_eq!((then.fired, then.skipped, then.error.as_deref()), (2, 3, Some("no such entity")));
+    assert!(then.left_out.unwrap().ends_with(": no such entity"));
+}
+
 /// Another expression, or another zone: the first slot from now on.
 async fn new_times_begin_anew(case: &Case) {
     let first = case.schedule(hourly("s", case.now().plus(HOUR))).await;
@@ -201,11 +224,14 @@ async fn a_pause_lasts_until_it_is_ended(case: &Case) {
 /// I1: what it has submitted stays, and a new one of that name knows nothing of the old.
 async fn removing_says_whether_there_was_one(case: &Case) {
     let (namespace, name) = (Name::default(), Name::new("schedule", "s").unwrap());
-    let remove = || async { case.store().remove_schedule(&namespace, &name).await.unwrap() };
+    let remove = || async { case.store().remove_schedule(namespace.clone(), name.clone()).await.unwrap() };
     assert!(!remove().await);
     let first = case.schedule(hourly("s", case.now())).await;
     let tenant = Name::namespace("tenant").unwrap();
-    assert!(!case.store().remove_schedule(&tenant, &name).await.unwrap(), "that of another namespace");
+    assert!(
+        !case.store().remove_schedule(tenant.clone(), name.clone()).await.unwrap(),
+        "that of another namespace"
+    );
     case.store().fire(firing(&first, id(1)), None).await.unwrap();
     assert!(remove().await);
     assert!(!remove().await);
@@ -253,7 +279,7 @@ async fn there_may_be_ten_thousand(case: &Case) {
     let changed = NewSchedule { paused: Some(true), ..hourly(&name(7), Timestamp::MAX) };
     assert!(case.schedule(changed).await.paused);
     let seventh = Name::new("schedule", &name(7)).unwrap();
-    assert!(case.store().remove_schedule(&Name::default(), &seventh).await.unwrap());
+    assert!(case.store().remove_schedule(Name::default(), seventh.clone()).await.unwrap());
     one_more("more").await.unwrap();
     assert_eq!(one_more("s7").await.unwrap_err().code(), "invalid_task");
 }
@@ -328,7 +354,7 @@ async fn a_slot_is_fired_once(case: &Case) {
     assert_eq!((submitted.len(), submitted[0].id, submitted[0].created), (1, id(1), true));
     let task = case.record(id(1)).await;
     let key = task.task.spec.key.clone().unwrap();
-    let found = case.store().find(&Name::default(), &Name::kind(KIND).unwrap(), &key).await.unwrap();
+    let found = case.store().find(Name::default(), Name::kind(KIND).unwrap(), key.clone()).await.unwrap();
     assert_eq!(found, Some(id(1)), "the slot is the task's key");
     assert_eq!(task.history[0].actor.as_deref(), Some("schedule s"));
     let expected = Schedule {
@@ -380,7 +406,7 @@ async fn a_leader_fires_in_its_term(case: &Case) {
     assert_eq!(refused(case, firing(&set, id(1)), Some(1)).await.code(), "not_leader");
     let leader = WorkerId::new("w").unwrap();
     let lease = Duration::from_secs(30);
-    let term = case.store().campaign(&leader, lease).await.unwrap().unwrap().term;
+    let term = case.store().campaign(leader.clone(), lease).await.unwrap().unwrap().term;
     for wrong in [term + 1, term - 1] {
         let error = refused(case, firing(&set, id(1)), Some(wrong)).await;
         assert_eq!(error, Error::Rejected(Rejected::NotLeader { term: wrong }));
@@ -398,7 +424,7 @@ async fn an_unknown_schedule_is_not_fired(case: &Case) {
     let other = Firing { namespace: Name::namespace("tenant").unwrap(), ..firing(&set, id(1)) };
     let unknown = Rejected::UnknownSchedule { name: "s".into() };
     assert_eq!(refused(case, other, None).await, Error::Rejected(unknown.clone()));
-    case.store().remove_schedule(&set.namespace, &set.name).await.unwrap();
+    case.store().remove_schedule(set.namespace.clone(), set.name.clone()).await.unwrap();
     assert_eq!(refused(case, firing(&set, id(1)), None).await, Error::Rejected(unknown));
 }
 
@@ -415,7 +441,7 @@ async fn a_firing_is_whole_or_nothing(case: &Case) {
     let stranger = NewTask { require_entity: true, ..case.task_for("planner:1") };
     let unknown = Firing { tasks: vec![case.task(), stranger], ..firing(&set, id(1000)) };
     assert_eq!(refused(case, unknown.clone(), None).await.code(), "unknown_entity");
-    case.store().set_entity(&Name::default(), &entity("planner:1"), true).await.unwrap();
+    case.store().set_entity(Name::default(), entity("planner:1"), true).await.unwrap();
     assert_eq!(case.store().fire(unknown, None).await.unwrap().len(), 2, "the same firing, later");
 }
 
@@ -528,7 +554,7 @@ async fn schedules_outlive_a_crash(case: &Case) {
     case.schedule(NewSchedule { paused: Some(true), ..hourly("b", case.now()) }).await;
     case.schedule(hourly("c", case.now())).await;
     case.store().fire(Firing { error: Some("e".into()), ..firing(&a, id(1)) }, None).await.unwrap();
-    case.store().remove_schedule(&Name::default(), &Name::new("schedule", "c").unwrap()).await.unwrap();
+    case.store().remove_schedule(Name::default(), Name::new("schedule", "c").unwrap()).await.unwrap();
     let before = case.snapshot().await;
     case.crash().await;
     assert_eq!(case.snapshot().await, before);

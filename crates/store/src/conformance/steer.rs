@@ -77,14 +77,14 @@ async fn cancelling_reaches_everything(case: &Case) {
         "{states:?}"
     );
     let leases = held[..2].iter().map(|one| (one.task.id, one.task.status.lease)).collect();
-    let mut told = case.store().heartbeat(&worker, leases).await.unwrap().cancelled;
+    let mut told = case.store().heartbeat(worker.clone(), leases).await.unwrap().cancelled;
     told.sort_unstable();
     assert_eq!(told, [id.step(0), id.step(1)]);
     let refusal = case.refusal(finish(&held[0], completed("1"))).await;
     assert_eq!(refusal, Rejected::Settled { task: id.step(0), state: State::Cancelled });
     assert!(case.claim(&worker, 9).await.is_empty());
     case.pass(3600);
-    case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+    case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
     assert_eq!(case.chores().await, 0, "no backoff goes on");
 }
 
@@ -132,7 +132,7 @@ async fn what_is_running_goes_on_while_paused(case: &Case) {
     let a = case.claim_one(&worker).await;
     let after = case.steer(id, Steering::Pause).await;
     assert_eq!((after.paused, after.state), (true, StepsInProcess));
-    let pulse = case.store().heartbeat(&worker, vec![(a.task.id, a.task.status.lease)]).await.unwrap();
+    let pulse = case.store().heartbeat(worker.clone(), vec![(a.task.id, a.task.status.lease)]).await.unwrap();
     assert!(pulse.cancelled.is_empty() && pulse.lost.is_empty());
     case.complete(&a).await;
     assert_eq!(case.flow(id).await, WaitingForDependencies);
@@ -153,7 +153,7 @@ async fn what_comes_back_while_paused_waits(case: &Case) {
     case.finish(&held[2], snoozed).await.unwrap();
     assert_eq!(case.flow(id).await, WaitingForRetry);
     case.pass(120);
-    case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+    case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
     assert_eq!(case.chores().await, 2);
     assert_eq!(case.steps(id).await, [State::Waiting; 3]);
     assert!(case.claim(&worker, 9).await.is_empty());
@@ -167,7 +167,7 @@ async fn a_dead_worker_while_paused(case: &Case) {
     let id = case.start(1, json!({ "a": {}, "b": { "retry": { "max_attempts": 1 } } })).await;
     case.claim(&worker, 2).await;
     case.steer(id, Steering::Pause).await;
-    case.store().deregister(&worker).await.unwrap();
+    case.store().deregister(worker.clone()).await.unwrap();
     assert_eq!(case.chores().await, 2);
     assert_eq!(case.steps(id).await, [State::Waiting, State::DeadLetter]);
     let worker = case.worker("v").await;
@@ -238,7 +238,8 @@ async fn resolving_settles_the_rest(case: &Case) {
     let after = case.steer(id, Steering::Resolve).await;
     assert_eq!((after.state, after.finished_at), (ResolvedManually, Some(case.now())));
     assert_eq!(case.steps(id).await, [State::Failed, State::Cancelled, State::Cancelled]);
-    let pulse = case.store().heartbeat(&worker, vec![(held.task.id, held.task.status.lease)]).await.unwrap();
+    let pulse =
+        case.store().heartbeat(worker.clone(), vec![(held.task.id, held.task.status.lease)]).await.unwrap();
     assert_eq!(pulse.cancelled, [held.task.id]);
     let before = case.snapshot().await;
     case.steer(id, Steering::Resolve).await;
@@ -447,7 +448,7 @@ async fn old_workflows_are_pruned_with_all_they_have(case: &Case) {
     case.complete(&case.held(id.step(1)).await).await;
     case.clock.advance(8 * DAY);
     case.store().register(windlass_core::NewWorker::new(worker)).await.unwrap();
-    assert_eq!(case.store().prune(&keep(&[(State::Completed, 7 * DAY)]), 100).await.unwrap(), 1);
+    assert_eq!(case.store().prune(keep(&[(State::Completed, 7 * DAY)]), 100).await.unwrap(), 1);
     assert_eq!(case.store().workflow(id).await.unwrap(), None);
     let left = super::invariants::dump(&*case.store()).await;
     assert!(left.iter().all(|record| record.task.spec.workflow == Some(open)), "only the other's");
@@ -472,7 +473,7 @@ async fn each_state_of_workflows_has_its_own_age(case: &Case) {
     let mut gone = Vec::new();
     for state in finals {
         let before = super::invariants::dump_workflows(&*case.store()).await;
-        case.store().prune(&keep(&[(state, 9 * DAY)]), 100).await.unwrap();
+        case.store().prune(keep(&[(state, 9 * DAY)]), 100).await.unwrap();
         let after = super::invariants::dump_workflows(&*case.store()).await;
         let went = before.iter().filter(|one| !after.contains(one));
         gone.extend(went.map(|one| (state, one.workflow.id)));
@@ -497,15 +498,15 @@ async fn the_limit_of_pruning_counts_workflows(case: &Case) {
     let lone = case.bring(case.task(), State::Cancelled).await;
     case.clock.advance(DAY);
     let rule = keep(&[(State::Cancelled, Duration::ZERO)]);
-    assert_eq!(case.store().prune(&rule, 0).await.unwrap(), 0);
-    assert_eq!(case.store().prune(&rule, 2).await.unwrap(), 2);
-    assert_eq!(case.store().prune(&rule, 1).await.unwrap(), 1);
+    assert_eq!(case.store().prune(rule.clone(), 0).await.unwrap(), 0);
+    assert_eq!(case.store().prune(rule.clone(), 2).await.unwrap(), 2);
+    assert_eq!(case.store().prune(rule.clone(), 1).await.unwrap(), 1);
     let left: Vec<_> = super::invariants::dump_workflows(&*case.store()).await;
     let left: Vec<_> = left.iter().map(|one| one.workflow.id).collect();
     let is_there = case.store().task(lone).await.unwrap().is_some();
     assert_eq!(left.len() + usize::from(is_there), 1);
     assert!(left.is_empty() || left == [workflow_id(3)], "the oldest go first: {left:?}");
-    assert_eq!(case.store().prune(&rule, 9).await.unwrap(), 1);
+    assert_eq!(case.store().prune(rule.clone(), 9).await.unwrap(), 1);
 }
 
 /// Steps that are over stay as long as their workflow.
@@ -514,7 +515,7 @@ async fn steps_are_not_pruned_alone(case: &Case) {
     let id = chain(case, 1).await;
     case.work(&worker, completed("1")).await;
     case.clock.advance(10 * DAY);
-    assert_eq!(case.store().prune(&keep(&[(State::Completed, DAY)]), 100).await.unwrap(), 0);
+    assert_eq!(case.store().prune(keep(&[(State::Completed, DAY)]), 100).await.unwrap(), 0);
     assert_eq!(case.state(id.step(0)).await, State::Completed);
 }
 
@@ -524,8 +525,8 @@ async fn pruning_frees_keys_and_ids(case: &Case) {
     case.steer(id, Steering::Cancel).await;
     case.pass(1);
     assert!(!case.begin(new()).await.created);
-    case.store().prune(&keep(&[(State::Cancelled, Duration::ZERO)]), 9).await.unwrap();
-    let found = case.store().find_workflow(&Name::default(), &Name::stored("test"), "k").await.unwrap();
+    case.store().prune(keep(&[(State::Cancelled, Duration::ZERO)]), 9).await.unwrap();
+    let found = case.store().find_workflow(Name::default(), Name::stored("test"), "k".into()).await.unwrap();
     assert_eq!(found, None);
     assert!(case.begin(new()).await.created);
     let worker = case.worker("w").await;

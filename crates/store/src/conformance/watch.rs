@@ -164,7 +164,7 @@ async fn what_time_moves_rings(case: &Case) {
     command(case, Command::Expire { task: last, lease: 1 }, &[SETTLED, REVOKED]).await;
     let retention = Retention::default().keep(State::DeadLetter, Duration::ZERO).unwrap();
     case.pass(1);
-    let pruned = rings(case, case.store().prune(&retention, 9), &[], "a prune").await;
+    let pruned = rings(case, case.store().prune(retention.clone(), 9), &[], "a prune").await;
     assert_eq!(pruned.unwrap(), 1);
 }
 
@@ -210,8 +210,10 @@ async fn a_freed_slot_rings(case: &Case) {
 async fn a_resumed_queue_rings(case: &Case) {
     case.submit(case.task()).await;
     let (store, name) = (case.store(), Name::default());
-    rings(case, store.pause(&name, &name, true), &[], "a pause").await.unwrap();
-    rings(case, store.pause(&name, &name, false), &[CLAIMABLE], "a resumed queue").await.unwrap();
+    rings(case, store.pause(name.clone(), name.clone(), true), &[], "a pause").await.unwrap();
+    rings(case, store.pause(name.clone(), name.clone(), false), &[CLAIMABLE], "a resumed queue")
+        .await
+        .unwrap();
 }
 
 /// C54: a new moment to wait for; and the work that comes of it.
@@ -226,7 +228,9 @@ async fn a_schedule_rings(case: &Case) {
     rings(case, store.fire(out, None), &[], "a slot that is left out").await.unwrap();
     let bad = NewSchedule { cron: String::new(), ..hourly("s", Timestamp::MAX) };
     rings(case, store.set_schedule(bad), &[], "a bad schedule").await.unwrap_err();
-    let removed = rings(case, store.remove_schedule(&set.namespace, &set.name), &[], "a removed one").await;
+    let removed =
+        rings(case, store.remove_schedule(set.namespace.clone(), set.name.clone()), &[], "a removed one")
+            .await;
     assert!(removed.unwrap());
 }
 
@@ -277,13 +281,15 @@ async fn claims_and_heartbeats_do_not_ring(case: &Case) {
     let ids: Vec<TaskId> = case.submit_many(2).await;
     assert_eq!(rings(case, case.claim(&worker, 9), &[], "a claim").await.len(), ids.len());
     let held = ids.into_iter().map(|id| (id, 1)).collect();
-    rings(case, store.heartbeat(&worker, held), &[], "a heartbeat").await.unwrap();
+    rings(case, store.heartbeat(worker.clone(), held), &[], "a heartbeat").await.unwrap();
     let lease = Duration::from_secs(30);
-    rings(case, store.campaign(&worker, lease), &[], "a campaign").await.unwrap().unwrap();
-    rings(case, store.resign(&worker, 1), &[], "a resignation").await.unwrap();
+    rings(case, store.campaign(worker.clone(), lease), &[], "a campaign").await.unwrap().unwrap();
+    rings(case, store.resign(worker.clone(), 1), &[], "a resignation").await.unwrap();
     rings(case, store.reconcile(None, 9), &[], "a look at the lanes").await.unwrap();
     let (name, planner) = (Name::default(), entity("planner:1"));
-    assert!(rings(case, store.set_entity(&name, &planner, true), &[], "an entity").await.unwrap());
+    assert!(
+        rings(case, store.set_entity(name.clone(), planner.clone(), true), &[], "an entity").await.unwrap()
+    );
     let stranger = NewWorker::new(WorkerId::new("stranger").unwrap());
     let strange = rings(case, store.claim(claim_of(&stranger.id, 1)), &[], "a stranger's claim").await;
     assert_eq!(strange.unwrap_err().code(), "invalid_worker");
@@ -293,8 +299,8 @@ async fn claims_and_heartbeats_do_not_ring(case: &Case) {
 async fn who_comes_and_goes_rings(case: &Case) {
     let store = case.store();
     let worker = rings(case, case.worker("w"), &[TIMED], "a registration").await;
-    rings(case, store.deregister(&worker), &[TIMED], "a worker that leaves").await.unwrap();
-    rings(case, store.deregister(&worker), &[], "one that has left").await.unwrap();
+    rings(case, store.deregister(worker.clone()), &[TIMED], "a worker that leaves").await.unwrap();
+    rings(case, store.deregister(worker.clone()), &[], "one that has left").await.unwrap();
 }
 
 /// C54: reading is not writing.

@@ -73,6 +73,7 @@ pub fn firing(schedule: &Schedule, id: TaskId) -> Firing {
         last_at: Some(slot),
         tasks: vec![schedule.task(id, Some(slot))],
         skipped: 0,
+        left_out: None,
         error: None,
     }
 }

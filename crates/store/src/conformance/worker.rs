@@ -70,7 +70,7 @@ async fn a_heartbeat_is_recorded(case: &Case) {
     let worker = case.worker("w").await;
     let started = case.now();
     case.pass(10);
-    assert_eq!(case.store().heartbeat(&worker, Vec::new()).await.unwrap(), Pulse::default());
+    assert_eq!(case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap(), Pulse::default());
     let row = only(case).await;
     assert_eq!((row.started_at, row.heartbeat_at), (started, case.now()));
     assert_eq!(row.alive_until(), case.now().plus(DEAD_AFTER));
@@ -81,14 +81,14 @@ async fn a_heartbeat_never_goes_back(case: &Case) {
     let worker = case.worker("w").await;
     let then = case.now();
     case.clock.set(then.minus(Duration::from_secs(3600)));
-    case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+    case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
     assert_eq!(only(case).await.heartbeat_at, then);
 }
 
 /// 4.8: an unknown worker is told so, and is not made known by it.
 async fn a_heartbeat_of_a_stranger_is_refused(case: &Case) {
     let stranger = WorkerId::new("stranger").unwrap();
-    let error: Error = case.store().heartbeat(&stranger, Vec::new()).await.unwrap_err();
+    let error: Error = case.store().heartbeat(stranger.clone(), Vec::new()).await.unwrap_err();
     assert_eq!(error.code(), "invalid_worker");
     assert_eq!(case.store().workers().await.unwrap(), []);
 }
@@ -107,11 +107,12 @@ async fn a_heartbeat_tells_what_is_lost(case: &Case) {
     case.apply(resolve).await.unwrap();
     let unknown = id(999_999);
     let held = [submitted.clone(), vec![unknown]].concat().into_iter().map(|task| (task, 1)).collect();
-    let mut pulse = case.store().heartbeat(&worker, held).await.unwrap();
+    let mut pulse = case.store().heartbeat(worker.clone(), held).await.unwrap();
     pulse.lost.sort();
     let lost = vec![submitted[1], submitted[2], submitted[3], submitted[4], unknown];
     assert_eq!(pulse, Pulse { lost, cancelled: vec![] });
-    let stale = case.store().heartbeat(&worker, vec![(submitted[0], 2), (submitted[0], 0)]).await.unwrap();
+    let stale =
+        case.store().heartbeat(worker.clone(), vec![(submitted[0], 2), (submitted[0], 0)]).await.unwrap();
     assert_eq!(stale.lost, [submitted[0]; 2], "another number is not this lease");
 }
 
@@ -122,7 +123,7 @@ async fn a_heartbeat_tells_what_was_cancelled(case: &Case) {
     case.claim(&worker, 2).await;
     case.cancel(submitted[1]).await.unwrap();
     let held = submitted.iter().map(|task| (*task, 1)).collect();
-    let pulse = case.store().heartbeat(&worker, held).await.unwrap();
+    let pulse = case.store().heartbeat(worker.clone(), held).await.unwrap();
     assert_eq!(pulse, Pulse { lost: vec![], cancelled: vec![submitted[1]] });
 }
 
@@ -131,13 +132,16 @@ async fn a_worker_that_leaves_is_forgotten(case: &Case) {
     let worker = case.worker("w").await;
     let task = case.submit(case.task()).await;
     case.claim_one(&worker).await;
-    case.store().deregister(&worker).await.unwrap();
+    case.store().deregister(worker.clone()).await.unwrap();
     assert_eq!(case.store().workers().await.unwrap(), []);
     assert_eq!(case.store().due(9).await.unwrap().commands, [Command::Expire { task, lease: 1 }]);
     case.chores().await;
     assert_eq!(case.state(task).await, State::Pending);
-    case.store().deregister(&worker).await.unwrap();
-    assert_eq!(case.store().heartbeat(&worker, Vec::new()).await.unwrap_err().code(), "invalid_worker");
+    case.store().deregister(worker.clone()).await.unwrap();
+    assert_eq!(
+        case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap_err().code(),
+        "invalid_worker"
+    );
 }
 
 /// 1.5: so that one can see who fell silent, and when.
@@ -152,10 +156,10 @@ async fn pruning_forgets_the_long_dead(case: &Case) {
     let (gone, back) = (case.worker("gone").await, case.worker("back").await);
     let held = case.submit(case.task()).await;
     case.claim_one(&gone).await;
-    let prune = || async { case.store().prune(&Retention::default(), 10).await.unwrap() };
+    let prune = || async { case.store().prune(Retention::default(), 10).await.unwrap() };
     case.clock.advance(DEAD_AFTER + limits::DEAD_WORKERS);
     assert_eq!((prune().await, case.store().workers().await.unwrap().len()), (0, 2));
-    case.store().heartbeat(&back, vec![]).await.unwrap();
+    case.store().heartbeat(back.clone(), vec![]).await.unwrap();
     case.clock.advance(Duration::from_micros(1));
     assert_eq!(prune().await, 0, "workers are not counted");
     assert_eq!(only(case).await.id, back);
@@ -177,10 +181,10 @@ async fn due_tells_when_the_first_falls_silent(case: &Case) {
     assert_eq!(silent_at().await, after(30));
     case.pass(29);
     assert_eq!(silent_at().await, after(30));
-    case.store().heartbeat(&worker, Vec::new()).await.unwrap();
+    case.store().heartbeat(worker.clone(), Vec::new()).await.unwrap();
     assert_eq!(silent_at().await, after(59));
     case.pass(30);
     assert_eq!(silent_at().await, after(3600), "the other is dead now");
-    case.store().deregister(&patient).await.unwrap();
+    case.store().deregister(patient.clone()).await.unwrap();
     assert_eq!(silent_at().await, None);
 }

@@ -275,7 +275,7 @@ async fn one_that_fails_fast_stops_the_rest(case: &Case) {
     case.finish(&b, failed_for_good("no")).await.unwrap();
     let cancelled = State::Cancelled;
     assert_eq!(case.steps(id).await, [cancelled, State::Failed, cancelled, cancelled, cancelled]);
-    let pulse = case.store().heartbeat(&worker, vec![(a.task.id, a.task.status.lease)]).await.unwrap();
+    let pulse = case.store().heartbeat(worker.clone(), vec![(a.task.id, a.task.status.lease)]).await.unwrap();
     assert_eq!(pulse.cancelled, [a.task.id], "its handler is told");
     assert_eq!(case.finish(&a, completed("1")).await.unwrap_err().code(), "task_settled");
     let record = case.workflow(id).await;
@@ -332,9 +332,12 @@ async fn one_key_is_one_workflow(case: &Case) {
     assert_eq!(second, Started { created: false, ..first });
     assert_eq!(case.snapshot().await, before, "nothing was made");
     let store = case.store();
-    let found = store.find_workflow(&Name::default(), &Name::stored("test"), "order 7").await.unwrap();
+    let found = store.find_workflow(Name::default(), Name::stored("test"), "order 7".into()).await.unwrap();
     assert_eq!(found, Some(first.id));
-    assert_eq!(store.find_workflow(&Name::default(), &Name::stored("test"), "order 8").await.unwrap(), None);
+    assert_eq!(
+        store.find_workflow(Name::default(), Name::stored("test"), "order 8".into()).await.unwrap(),
+        None
+    );
     // Keys are apart by namespace, name, and from those of tasks.
     let tenant = NewWorkflow { namespace: Name::stored("tenant"), ..keyed(3, "order 7") };
     assert!(case.begin(tenant).await.created);

@@ -25,7 +25,7 @@ use crate::request::{
     AuditListing, Count, Cursor, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings,
     Submitted, Turn, Turned, check_batch, check_limit, check_new_token,
 };
-use crate::store::Store;
+use crate::verbs::{Catalog, Reads, Store, Writes};
 use crate::workflow::{
     Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, Touched, WorkflowCount,
     WorkflowFilter, WorkflowListing, WorkflowRecord,
@@ -93,7 +93,7 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl Writes for MemoryStore {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         let mut rows = self.open()?;
         check_batch(&tasks)?;
@@ -125,45 +125,120 @@ impl Store for MemoryStore {
         Ok(worker)
     }
 
-    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
+    async fn heartbeat(&self, worker: WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
         let mut rows = self.open()?;
-        let Some(row) = rows.workers.get_mut(worker) else {
-            return Err(Rejected::InvalidWorker { worker: worker.clone() }.into());
+        let Some(row) = rows.workers.get_mut(&worker) else {
+            return Err(Rejected::InvalidWorker { worker }.into());
         };
         row.heartbeat_at = row.heartbeat_at.max(self.clock.now());
         let mut pulse = Pulse::default();
         for (id, lease) in held {
-            pulse.sort(worker, id, lease, rows.record(id).map(|record| &record.task));
+            pulse.sort(&worker, id, lease, rows.record(id).map(|record| &record.task));
         }
         Ok(pulse)
     }
 
-    async fn deregister(&self, worker: &WorkerId) -> Result<()> {
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
         let mut rows = self.open()?;
-        rows.rings.timed += u64::from(rows.workers.remove(worker).is_some());
+        rows.rings.timed += u64::from(rows.workers.remove(&worker).is_some());
         self.tell(&mut rows);
         Ok(())
     }
 
-    async fn workers(&self) -> Result<Vec<Worker>> {
-        Ok(self.open()?.workers.values().cloned().collect())
-    }
-
-    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
+    async fn campaign(&self, candidate: WorkerId, lease: Duration) -> Result<Option<Leadership>> {
         let mut rows = self.open()?;
-        let won = campaign(rows.leader.as_ref(), candidate, lease, self.clock.now());
+        rows.follow_clock(self.clock.now());
+        let won = campaign(rows.leader.as_ref(), &candidate, lease, self.clock.now());
         if won.is_some() {
             rows.leader.clone_from(&won);
         }
         Ok(won)
     }
 
-    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
+    async fn resign(&self, candidate: WorkerId, term: Term) -> Result<()> {
         let mut rows = self.open()?;
-        if let Some(free) = resign(rows.leader.as_ref(), candidate, term) {
+        if let Some(free) = resign(rows.leader.as_ref(), &candidate, term) {
             rows.leader = Some(free);
         }
         Ok(())
+    }
+
+    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        let mut rows = self.open()?;
+        check_batch(&firing.tasks)?;
+        let now = self.clock.now();
+        rows.check_term(term, now)?;
+        let key = (firing.namespace.clone(), firing.name.clone());
+        let Some(before) = rows.schedules.get(&key).cloned() else {
+            return Err(Rejected::UnknownSchedule { name: firing.name.to_string() }.into());
+        };
+        firing.check(&before)?;
+        let submitted = rows.submit_all(firing.tasks.clone(), now)?;
+        let after = firing.fired(
+            &before,
+            &submitted.iter().map(|one| (one.id, one.created)).collect::<Vec<_>>(),
+            now,
+        );
+        rows.schedules.insert(key, after);
+        self.tell(&mut rows);
+        Ok(submitted)
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        let mut rows = self.open()?;
+        workflow.check()?;
+        let started = rows.start(workflow, self.clock.now())?;
+        self.tell(&mut rows);
+        Ok(started)
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        let mut rows = self.open()?;
+        let now = self.clock.now();
+        let workflow = rows.steer(workflow, &steering, &by, now)?;
+        self.tell(&mut rows);
+        Ok(workflow)
+    }
+
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        let mut rows = self.open()?;
+        let reconciled = match Look::after(after.as_deref()) {
+            Look::Lanes(after) => rows.reconcile_lanes(after.as_deref(), limit),
+            Look::Workflows(after) => rows.reconcile_workflow(after, self.clock.now()),
+        };
+        self.tell(&mut rows);
+        Ok(reconciled)
+    }
+
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize> {
+        let mut rows = self.open()?;
+        let now = self.clock.now();
+        rows.workers.retain(|_, worker| now.since(worker.alive_until()) <= limits::DEAD_WORKERS);
+        rows.feed.prune(now);
+        let before = now.minus(limits::AUDIT_KEPT);
+        let old = rows.audits.iter().take(limits::BATCH).filter(|(_, entry)| entry.at < before);
+        let old: Vec<u64> = old.map(|(number, _)| *number).collect();
+        rows.audits.retain(|number, _| !old.contains(number));
+        let cutoffs: Vec<_> = retention.cutoffs(now).collect();
+        let is_old = |task: &Task| {
+            let finished = task.status.finished_at;
+            cutoffs.iter().any(|(state, before)| *state == task.status.state && finished < Some(*before))
+        };
+        let lone = rows.tasks.iter().filter(|(_, record)| record.task.spec.workflow.is_none());
+        let old = lone.filter(|(_, record)| is_old(&record.task));
+        let mut old: Vec<_> =
+            old.map(|(seq, Record { task, .. })| (task.status.finished_at, *seq, task.id)).collect();
+        old.sort_unstable();
+        old.truncate(limit);
+        old.iter().for_each(|(.., id)| rows.delete(*id));
+        Ok(old.len() + rows.prune_workflows(&retention, limit - old.len(), now))
+    }
+}
+
+#[async_trait]
+impl Reads for MemoryStore {
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        Ok(self.open()?.workers.values().cloned().collect())
     }
 
     async fn leader(&self) -> Result<Option<Leadership>> {
@@ -197,8 +272,8 @@ impl Store for MemoryStore {
         Ok(self.open()?.record(id).cloned())
     }
 
-    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
-        Ok(self.open()?.find(namespace, kind, key).map(|record| record.task.id))
+    async fn find(&self, namespace: Name, kind: Name, key: String) -> Result<Option<TaskId>> {
+        Ok(self.open()?.find(&namespace, &kind, &key).map(|record| record.task.id))
     }
 
     async fn tasks(&self, filter: Filter, page: Page) -> Result<Listing> {
@@ -255,119 +330,12 @@ impl Store for MemoryStore {
         }))
     }
 
-    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
-        let mut rows = self.open()?;
-        let queue = (namespace.clone(), queue.clone());
-        let _ = if paused { rows.paused.insert(queue) } else { rows.paused.remove(&queue) };
-        rows.rings.claimable += u64::from(!paused);
-        self.tell(&mut rows);
-        Ok(())
-    }
-
-    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
-        Ok(self.open()?.paused.iter().cloned().collect())
-    }
-
-    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
-        let mut rows = self.open()?;
-        let row = (namespace.clone(), entity.clone());
-        Ok(if known { rows.entities.insert(row) } else { rows.entities.remove(&row) })
-    }
-
-    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
-        Ok(self.open()?.entities.contains(&(namespace.clone(), entity.clone())))
-    }
-
-    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
-        let rows = self.open()?;
-        check_limit(limit)?;
-        let known = rows.entities.iter().filter(|(owner, _)| owner == namespace).map(|(_, entity)| entity);
-        let rest = known.filter(|entity| after.is_none_or(|after| *entity > after));
-        Ok(rest.take(limit).cloned().collect())
-    }
-
-    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
-        let mut rows = self.open()?;
-        schedule.check()?;
-        let key = (schedule.namespace.clone(), schedule.name.clone());
-        if rows.schedules.len() >= limits::SCHEDULES && !rows.schedules.contains_key(&key) {
-            return Err(Invalid::number("number of schedules", limits::SCHEDULES + 1, "at most 10000").into());
-        }
-        let schedule = schedule.admit(rows.schedules.get(&key), self.clock.now());
-        rows.schedules.insert(key, schedule.clone());
-        rows.rings.timed += 1;
-        self.tell(&mut rows);
-        Ok(schedule)
-    }
-
-    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
-        Ok(self.open()?.schedules.remove(&(namespace.clone(), name.clone())).is_some())
-    }
-
-    async fn schedules(&self) -> Result<Vec<Schedule>> {
-        Ok(self.open()?.schedules.values().cloned().collect())
-    }
-
-    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
-        let mut rows = self.open()?;
-        check_batch(&firing.tasks)?;
-        let now = self.clock.now();
-        rows.check_term(term, now)?;
-        let key = (firing.namespace.clone(), firing.name.clone());
-        let Some(before) = rows.schedules.get(&key).cloned() else {
-            return Err(Rejected::UnknownSchedule { name: firing.name.to_string() }.into());
-        };
-        firing.check(&before)?;
-        let submitted = rows.submit_all(firing.tasks.clone(), now)?;
-        let after = firing.fired(
-            &before,
-            &submitted.iter().map(|one| (one.id, one.created)).collect::<Vec<_>>(),
-            now,
-        );
-        rows.schedules.insert(key, after);
-        self.tell(&mut rows);
-        Ok(submitted)
-    }
-
-    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
-        Ok(self.open()?.define(namespace, definition, self.clock.now())?)
-    }
-
-    async fn definition(
-        &self,
-        namespace: &Name,
-        name: &Name,
-        version: Option<&str>,
-    ) -> Result<Option<StoredDefinition>> {
-        Ok(self.open()?.definition(namespace, name, version).cloned())
-    }
-
-    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
-        Ok(self.open()?.definition_lines(namespace, name))
-    }
-
-    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
-        let mut rows = self.open()?;
-        workflow.check()?;
-        let started = rows.start(workflow, self.clock.now())?;
-        self.tell(&mut rows);
-        Ok(started)
-    }
-
-    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
-        let mut rows = self.open()?;
-        let now = self.clock.now();
-        let workflow = rows.steer(workflow, &steering, &by, now)?;
-        self.tell(&mut rows);
-        Ok(workflow)
-    }
-
     async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
         Ok(self.open()?.workflow(id).cloned())
     }
 
-    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
-        Ok(self.open()?.find_workflow(namespace, name, key).map(|workflow| workflow.id))
+    async fn find_workflow(&self, namespace: Name, name: Name, key: String) -> Result<Option<WorkflowId>> {
+        Ok(self.open()?.find_workflow(&namespace, &name, &key).map(|workflow| workflow.id))
     }
 
     async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
@@ -390,11 +358,11 @@ impl Store for MemoryStore {
 
     async fn ready_workflows(
         &self,
-        namespace: Option<&Name>,
-        name: Option<&Name>,
+        namespace: Option<Name>,
+        name: Option<Name>,
         limit: usize,
     ) -> Result<Vec<ReadyWorkflow>> {
-        Ok(self.open()?.ready_workflows((namespace, name), limit, self.clock.now()))
+        Ok(self.open()?.ready_workflows((namespace.as_ref(), name.as_ref()), limit, self.clock.now()))
     }
 
     async fn activity(&self, since: Timestamp) -> Result<Activity> {
@@ -405,49 +373,91 @@ impl Store for MemoryStore {
         Ok(self.open()?.executions(&wanted))
     }
 
-    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        let mut rows = self.open()?;
-        let reconciled = match Look::after(after.as_deref()) {
-            Look::Lanes(after) => rows.reconcile_lanes(after.as_deref(), limit),
-            Look::Workflows(after) => rows.reconcile_workflow(after, self.clock.now()),
-        };
-        self.tell(&mut rows);
-        Ok(reconciled)
-    }
-
-    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
+    async fn describe(&self) -> Result<Vec<(String, String)>> {
         drop(self.open()?);
-        Ok(vec![("store", "memory".into()), ("durability", "none: lost when the process ends".into())])
-    }
-
-    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
-        let mut rows = self.open()?;
-        let now = self.clock.now();
-        rows.workers.retain(|_, worker| now.since(worker.alive_until()) <= limits::DEAD_WORKERS);
-        rows.feed.prune(now);
-        let before = now.minus(limits::AUDIT_KEPT);
-        let old = rows.audits.iter().take(limits::BATCH).filter(|(_, entry)| entry.at < before);
-        let old: Vec<u64> = old.map(|(number, _)| *number).collect();
-        rows.audits.retain(|number, _| !old.contains(number));
-        let cutoffs: Vec<_> = retention.cutoffs(now).collect();
-        let is_old = |task: &Task| {
-            let finished = task.status.finished_at;
-            cutoffs.iter().any(|(state, before)| *state == task.status.state && finished < Some(*before))
-        };
-        let lone = rows.tasks.iter().filter(|(_, record)| record.task.spec.workflow.is_none());
-        let old = lone.filter(|(_, record)| is_old(&record.task));
-        let mut old: Vec<_> =
-            old.map(|(seq, Record { task, .. })| (task.status.finished_at, *seq, task.id)).collect();
-        old.sort_unstable();
-        old.truncate(limit);
-        old.iter().for_each(|(.., id)| rows.delete(*id));
-        Ok(old.len() + rows.prune_workflows(retention, limit - old.len(), now))
+        Ok(vec![
+            ("store".into(), "memory".into()),
+            ("durability".into(), "none: lost when the process ends".into()),
+        ])
     }
 
     async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
         let mut rows = self.open()?;
         check_limit(limit)?;
         Ok(rows.events(after, limit, self.clock.now()))
+    }
+}
+
+#[async_trait]
+impl Catalog for MemoryStore {
+    async fn pause(&self, namespace: Name, queue: Name, paused: bool) -> Result<()> {
+        let mut rows = self.open()?;
+        let queue = (namespace, queue);
+        let _ = if paused { rows.paused.insert(queue) } else { rows.paused.remove(&queue) };
+        rows.rings.claimable += u64::from(!paused);
+        self.tell(&mut rows);
+        Ok(())
+    }
+
+    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
+        Ok(self.open()?.paused.iter().cloned().collect())
+    }
+
+    async fn set_entity(&self, namespace: Name, entity: Entity, known: bool) -> Result<bool> {
+        let mut rows = self.open()?;
+        let row = (namespace, entity);
+        Ok(if known { rows.entities.insert(row) } else { rows.entities.remove(&row) })
+    }
+
+    async fn has_entity(&self, namespace: Name, entity: Entity) -> Result<bool> {
+        Ok(self.open()?.entities.contains(&(namespace, entity)))
+    }
+
+    async fn entities(&self, namespace: Name, after: Option<Entity>, limit: usize) -> Result<Vec<Entity>> {
+        let rows = self.open()?;
+        check_limit(limit)?;
+        let known = rows.entities.iter().filter(|(owner, _)| *owner == namespace).map(|(_, entity)| entity);
+        let rest = known.filter(|entity| after.as_ref().is_none_or(|after| *entity > after));
+        Ok(rest.take(limit).cloned().collect())
+    }
+
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
+        let mut rows = self.open()?;
+        schedule.check()?;
+        let key = (schedule.namespace.clone(), schedule.name.clone());
+        if rows.schedules.len() >= limits::SCHEDULES && !rows.schedules.contains_key(&key) {
+            return Err(Invalid::number("number of schedules", limits::SCHEDULES + 1, "at most 10000").into());
+        }
+        let schedule = schedule.admit(rows.schedules.get(&key), self.clock.now());
+        rows.schedules.insert(key, schedule.clone());
+        rows.rings.timed += 1;
+        self.tell(&mut rows);
+        Ok(schedule)
+    }
+
+    async fn remove_schedule(&self, namespace: Name, name: Name) -> Result<bool> {
+        Ok(self.open()?.schedules.remove(&(namespace, name)).is_some())
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        Ok(self.open()?.schedules.values().cloned().collect())
+    }
+
+    async fn define(&self, namespace: Name, definition: Definition) -> Result<Defined> {
+        Ok(self.open()?.define(&namespace, definition, self.clock.now())?)
+    }
+
+    async fn definition(
+        &self,
+        namespace: Name,
+        name: Name,
+        version: Option<String>,
+    ) -> Result<Option<StoredDefinition>> {
+        Ok(self.open()?.definition(&namespace, &name, version.as_deref()).cloned())
+    }
+
+    async fn definitions(&self, namespace: Name, name: Option<Name>) -> Result<Vec<DefinitionLine>> {
+        Ok(self.open()?.definition_lines(&namespace, name.as_ref()))
     }
 
     async fn put_access_token(&self, token: AccessToken) -> Result<()> {
@@ -468,8 +478,8 @@ impl Store for MemoryStore {
         Ok(self.open()?.access_tokens.values().cloned().collect())
     }
 
-    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
-        Ok(self.open()?.access_tokens.remove(name).is_some())
+    async fn revoke_access_token(&self, name: Name) -> Result<bool> {
+        Ok(self.open()?.access_tokens.remove(&name).is_some())
     }
 
     async fn audit(&self, entry: NewAuditEntry) -> Result<()> {
@@ -488,7 +498,10 @@ impl Store for MemoryStore {
         let (entries, next) = page.cut(all.collect());
         Ok(AuditListing { entries, next })
     }
+}
 
+#[async_trait]
+impl Store for MemoryStore {
     fn watch(&self) -> watch::Receiver<Rings> {
         self.wake.subscribe()
     }

@@ -2,7 +2,7 @@
 
 use windlass_core::{
     Before, Changes, Command, Entry, Json, Name, NewTask, OnConflict, Rejected, State, Task, TaskChange,
-    TaskId, Term, Timestamp, WorkerId, limits, transition,
+    TaskId, Term, Timestamp, WorkerId, limits, set_back, transition,
 };
 
 use super::Rows;
@@ -18,6 +18,22 @@ impl Rows {
         self.tasks.values().find(|Record { task: Task { spec, .. }, .. }| {
             spec.namespace == *namespace && spec.kind == *kind && spec.key.as_deref() == Some(key)
         })
+    }
+
+    /// If the clock was set back, what was counted from the present is counted anew.
+    pub(super) fn follow_clock(&mut self, now: Timestamp) {
+        let last = self.workers.values().map(|worker| worker.heartbeat_at).max();
+        let Some(by) = set_back(last, now) else { return };
+        for worker in self.workers.values_mut() {
+            worker.heartbeat_at = worker.heartbeat_at.min(now);
+        }
+        self.leader = self.leader.take().map(|leader| leader.set_back(by));
+        for record in self.tasks.values_mut() {
+            if let Some(due) = record.task.due_when_set_back(by, now) {
+                record.task.status.due_at = Some(due);
+            }
+        }
+        self.rings.timed += 1;
     }
 
     pub(super) fn check_term(&self, term: Option<Term>, now: Timestamp) -> Result<(), Rejected> {

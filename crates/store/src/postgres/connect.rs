@@ -18,6 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use windlass_core::Invalid;
 
 use super::failure::words;
+use super::libpq::{self, Variables};
 use crate::error::{Error, Result};
 
 /// The schema of a Windlass; several may live in one database, each in its own.
@@ -79,6 +80,8 @@ pub(super) struct Address {
     pub(super) schema: Schema,
     pub(super) connections: Option<usize>,
     root_certificate: Option<String>,
+    /// Why a password file that is there was not used.
+    ignored: Option<String>,
 }
 
 /// Without the password.
@@ -114,13 +117,22 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
+        Self::read(text, &libpq::variable)
+    }
+}
+
+impl Address {
+    /// What an address says and, where it says nothing, what the variables of libpq say.
+    fn read(text: &str, variables: Variables<'_>) -> Result<Self> {
         let (mut schema, mut root_certificate, mut connections) = (Schema::default(), None, None);
+        let mut passfile = None;
         let (place, settings) = text.split_once('?').unwrap_or((text, ""));
         let mut left = Vec::new();
         for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
             match setting.split_once('=') {
                 Some(("schema", name)) => schema = Schema::new(name)?,
                 Some(("sslrootcert", path)) => root_certificate = Some(path.to_owned()),
+                Some(("passfile", path)) => passfile = Some(path),
                 Some(("connections", number)) => {
                     let fits = number.parse().ok().filter(|number| (1..=1000).contains(number));
                     let expected = "the most connections to hold, 1 to 1000";
@@ -129,13 +141,27 @@ impl FromStr for Address {
                 _ => left.push(known_to_driver(setting)),
             }
         }
-        let place = if left.is_empty() { place.to_owned() } else { format!("{place}?{}", left.join("&")) };
+        let place = libpq::with_port(place, variables);
+        let place = if left.is_empty() { place } else { format!("{place}?{}", left.join("&")) };
         let expected = "postgres://USER:PASSWORD@HOST:PORT/DATABASE, and after a ? schema, connections, sslmode, \
             sslrootcert and what libpq knows";
         let mut config: Config = place.parse().map_err(|error: tokio_postgres::Error| {
             let why = std::error::Error::source(&error).map(|why| format!(" ({why})")).unwrap_or_default();
             Error::from(Invalid::new("store address", &without_password(text), format!("{expected}{why}")))
         })?;
+        libpq::fill(&mut config, variables)?;
+        if !text.contains("sslmode=")
+            && let Some(mode) = libpq::ssl_mode(variables)?
+        {
+            config.ssl_mode(mode);
+        }
+        let ignored = libpq::fill_password(&mut config, passfile, variables);
+        if let Some(why) = &ignored {
+            tracing::warn!("{why}");
+        }
+        // The public authorities are always among those that are trusted.
+        let root_certificate =
+            root_certificate.or_else(|| variables("PGSSLROOTCERT")).filter(|path| path != "system");
         if config.get_application_name().is_none() {
             config.application_name("windlass");
         }
@@ -143,7 +169,7 @@ impl FromStr for Address {
             config.connect_timeout(Duration::from_secs(10));
         }
         config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
-        Ok(Self { config, schema, connections, root_certificate })
+        Ok(Self { config, schema, connections, root_certificate, ignored })
     }
 }
 
@@ -239,7 +265,10 @@ impl Address {
         match error {
             PoolError::Closed => Error::Closed,
             PoolError::Backend(error) => {
-                let advice = untrusted(&error).map(|why| self.advice(why)).unwrap_or_default();
+                let mut advice = untrusted(&error).map(|why| self.advice(why)).unwrap_or_default();
+                if let Some(why) = &self.ignored {
+                    advice += &format!("; {why}");
+                }
                 Error::Unavailable(format!("{self} cannot be reached: {}{advice}", words(&error)))
             }
             PoolError::Timeout(_) => Error::Unavailable(format!("no connection to {self} was free in time")),
@@ -339,6 +368,46 @@ mod tests {
             let said = address.parse::<Address>().map(drop).unwrap_err().to_string();
             assert!(said.contains("ada") && !said.contains("s3cret"), "{said}");
         }
+    }
+
+    #[test]
+    fn variables_of_libpq_say_what_the_address_leaves_out() {
+        let set = [
+            ("PGHOST", "one,other"),
+            ("PGPORT", "6000,6001"),
+            ("PGUSER", "ada"),
+            ("PGDATABASE", "app"),
+            ("PGPASSWORD", "s3cret"),
+            ("PGSSLMODE", "verify-full"),
+            ("PGSSLROOTCERT", "ca.pem"),
+        ];
+        let variables =
+            |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+        let told = |text: &str| {
+            let address = Address::read(text, &variables).unwrap();
+            let config = &address.config;
+            let password = String::from_utf8(config.get_password().unwrap().to_vec()).unwrap();
+            (
+                format!("{} {} {password}", config.get_user().unwrap(), address),
+                config.get_ssl_mode(),
+                address.root_certificate,
+            )
+        };
+        assert_eq!(
+            told("postgres://"),
+            (
+                "ada postgres://one:6000,other:6001/app?schema=windlass s3cret".into(),
+                SslMode::Require,
+                Some("ca.pem".into())
+            )
+        );
+        assert_eq!(
+            told("postgres://eve:x@db:1/b?sslmode=disable&sslrootcert=b.pem&schema=c"),
+            ("eve postgres://db:1/b?schema=c x".into(), SslMode::Disable, Some("b.pem".into()))
+        );
+        let wrong = |name: &str| (name == "PGSSLMODE").then(|| "yes".to_owned());
+        let said = Address::read("postgres://db", &wrong).map(drop).unwrap_err().to_string();
+        assert!(said.contains("PGSSLMODE") && said.contains("verify-full"), "{said}");
     }
 
     #[test]

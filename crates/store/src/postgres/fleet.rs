@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass_core::{
     Entity, Leadership, Lease, Name, NewWorker, Rejected, Task, TaskId, Term, Timestamp, Worker, WorkerId,
-    campaign, resign,
+    campaign, resign, set_back,
 };
 
 use super::Inner;
@@ -76,6 +76,7 @@ impl Inner {
     ) -> Result<Option<Leadership>> {
         self.transaction(async |tx: &mut Tx| {
             let (leader, now) = tx.leader().await?;
+            let leader = tx.follow_clock(leader, now).await?;
             let won = campaign(leader.as_ref(), candidate, lease, now);
             tx.put_leader(won).await
         })
@@ -135,6 +136,25 @@ impl Tx {
     async fn leader(&mut self) -> Result<(Option<Leadership>, Timestamp), Failure> {
         let answer = self.ask(|sql| &sql.lock_leader, args![self.inner.clock.given() => TIMESTAMPTZ]).await?;
         Ok((row::leadership(&answer.rows[0])?, row::time(&answer.rows[0], 3)?))
+    }
+
+    /// If the clock was set back, what was counted from the present is counted anew; so is the leader's lease.
+    async fn follow_clock(
+        &mut self,
+        leader: Option<Leadership>,
+        now: Timestamp,
+    ) -> Result<Option<Leadership>, Failure> {
+        let answer = self.ask(|sql| &sql.last_heartbeat, args![]).await?;
+        let Some(by) = set_back(row::optional_time(&answer.rows[0], 0)?, now) else { return Ok(leader) };
+        self.send(|sql| &sql.set_back_workers, args![moment(now) => TIMESTAMPTZ]).await;
+        let values = args![moment(now) => TIMESTAMPTZ, signed(by.as_micros()) => INT8];
+        self.send(|sql| &sql.set_back_tasks, values).await;
+        let leader = leader.map(|leader| leader.set_back(by));
+        if let Some(Leadership { holder, term, until }) = &leader {
+            let values = args![holder.as_str().to_owned() => TEXT, signed(*term) => INT8, moment(*until) => TIMESTAMPTZ];
+            self.send(|sql| &sql.put_leader, values).await;
+        }
+        Ok(leader)
     }
 
     async fn put_leader(&mut self, leader: Option<Leadership>) -> Result<Option<Leadership>, Failure> {

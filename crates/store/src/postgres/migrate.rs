@@ -19,6 +19,9 @@ const MIGRATIONS: &Known = &[
     ("access", include_str!("migrations/007_access.sql")),
     ("traces", include_str!("migrations/008_traces.sql")),
     ("event_order", include_str!("migrations/009_event_order.sql")),
+    ("feed_rights", include_str!("migrations/010_feed_rights.sql")),
+    ("submit_cost", include_str!("migrations/011_submit_cost.sql")),
+    ("left_out", include_str!("migrations/012_left_out.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

@@ -14,6 +14,7 @@ mod failure;
 mod feed;
 mod fleet;
 mod floor;
+mod libpq;
 mod migrate;
 mod read;
 mod row;
@@ -51,7 +52,7 @@ use crate::request::{
     AuditListing, Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn,
     Turned, check_batch, check_limit,
 };
-use crate::store::Store;
+use crate::verbs::{Catalog, Reads, Store, Writes};
 use crate::workflow::{
     Blueprints, Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount,
     WorkflowFilter, WorkflowListing, WorkflowRecord,
@@ -235,7 +236,7 @@ impl PostgresStore {
 }
 
 #[async_trait]
-impl Store for PostgresStore {
+impl Writes for PostgresStore {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         self.run(async move |inner| {
             check_batch(&tasks)?;
@@ -252,10 +253,6 @@ impl Store for PostgresStore {
         .await
     }
 
-    fn turns_at_once(&self) -> usize {
-        writer::MOST_FLIGHTS
-    }
-
     async fn register(&self, worker: NewWorker) -> Result<Worker> {
         self.run(async move |inner| {
             worker.check()?;
@@ -264,28 +261,59 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
-        let worker = worker.clone();
+    async fn heartbeat(&self, worker: WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
         self.run(async move |inner| inner.heartbeat(&worker, &held).await).await
     }
 
-    async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        let worker = worker.clone();
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
         self.run(async move |inner| inner.deregister(&worker).await).await
     }
 
-    async fn workers(&self) -> Result<Vec<Worker>> {
-        self.run(async |inner| inner.workers().await).await
-    }
-
-    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
-        let candidate = candidate.clone();
+    async fn campaign(&self, candidate: WorkerId, lease: Duration) -> Result<Option<Leadership>> {
         self.run(async move |inner| inner.campaign(&candidate, lease).await).await
     }
 
-    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
-        let candidate = candidate.clone();
+    async fn resign(&self, candidate: WorkerId, term: Term) -> Result<()> {
         self.run(async move |inner| inner.resign(&candidate, term).await).await
+    }
+
+    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        self.run(async move |inner| {
+            check_batch(&firing.tasks)?;
+            inner.fire(&firing, term).await
+        })
+        .await
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        self.run(async move |inner| {
+            workflow.check()?;
+            inner.start(workflow).await
+        })
+        .await
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        self.run(async move |inner| inner.steer(workflow, steering, by).await).await
+    }
+
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        self.run(async move |inner| match Look::after(after.as_deref()) {
+            Look::Lanes(after) => inner.reconcile_lanes(after.as_deref(), limit).await,
+            Look::Workflows(after) => inner.reconcile_workflow(after).await,
+        })
+        .await
+    }
+
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize> {
+        self.run(async move |inner| inner.prune(&retention, limit).await).await
+    }
+}
+
+#[async_trait]
+impl Reads for PostgresStore {
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.run(async |inner| inner.workers().await).await
     }
 
     async fn leader(&self) -> Result<Option<Leadership>> {
@@ -296,16 +324,11 @@ impl Store for PostgresStore {
         self.run(async move |inner| inner.due(limit).await).await
     }
 
-    async fn now(&self) -> Result<Timestamp> {
-        self.run(async |inner| inner.now().await).await
-    }
-
     async fn task(&self, id: TaskId) -> Result<Option<Record>> {
         self.run(async move |inner| inner.record(id).await).await
     }
 
-    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
-        let (namespace, kind, key) = (namespace.clone(), kind.clone(), key.to_owned());
+    async fn find(&self, namespace: Name, kind: Name, key: String) -> Result<Option<TaskId>> {
         self.run(async move |inner| inner.find(&namespace, &kind, &key).await).await
     }
 
@@ -325,97 +348,11 @@ impl Store for PostgresStore {
         self.run(async move |inner| inner.facts(id).await).await
     }
 
-    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
-        let (namespace, queue) = (namespace.clone(), queue.clone());
-        self.run(async move |inner| inner.pause(&namespace, &queue, paused).await).await
-    }
-
-    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
-        self.run(async |inner| inner.paused().await).await
-    }
-
-    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
-        let (namespace, entity) = (namespace.clone(), entity.clone());
-        self.run(async move |inner| inner.set_entity(&namespace, &entity, known).await).await
-    }
-
-    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
-        let (namespace, entity) = (namespace.clone(), entity.clone());
-        self.run(async move |inner| inner.has_entity(&namespace, &entity).await).await
-    }
-
-    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
-        let (namespace, after) = (namespace.clone(), after.cloned());
-        self.run(async move |inner| {
-            check_limit(limit)?;
-            inner.entities(&namespace, after.as_ref(), limit).await
-        })
-        .await
-    }
-
-    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
-        self.run(async move |inner| {
-            schedule.check()?;
-            inner.set_schedule(&schedule).await
-        })
-        .await
-    }
-
-    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
-        let (namespace, name) = (namespace.clone(), name.clone());
-        self.run(async move |inner| inner.remove_schedule(&namespace, &name).await).await
-    }
-
-    async fn schedules(&self) -> Result<Vec<Schedule>> {
-        self.run(async |inner| inner.schedules().await).await
-    }
-
-    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
-        self.run(async move |inner| {
-            check_batch(&firing.tasks)?;
-            inner.fire(&firing, term).await
-        })
-        .await
-    }
-
-    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
-        let namespace = namespace.clone();
-        self.run(async move |inner| inner.define(namespace, definition).await).await
-    }
-
-    async fn definition(
-        &self,
-        namespace: &Name,
-        name: &Name,
-        version: Option<&str>,
-    ) -> Result<Option<StoredDefinition>> {
-        let (namespace, name, version) = (namespace.clone(), name.clone(), version.map(str::to_owned));
-        self.run(async move |inner| inner.definition(namespace, name, version).await).await
-    }
-
-    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
-        let (namespace, name) = (namespace.clone(), name.cloned());
-        self.run(async move |inner| inner.definitions(namespace, name).await).await
-    }
-
-    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
-        self.run(async move |inner| {
-            workflow.check()?;
-            inner.start(workflow).await
-        })
-        .await
-    }
-
-    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
-        self.run(async move |inner| inner.steer(workflow, steering, by).await).await
-    }
-
     async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
         self.run(async move |inner| inner.workflow(id).await).await
     }
 
-    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
-        let (namespace, name, key) = (namespace.clone(), name.clone(), key.to_owned());
+    async fn find_workflow(&self, namespace: Name, name: Name, key: String) -> Result<Option<WorkflowId>> {
         self.run(async move |inner| inner.find_workflow(namespace, name, key).await).await
     }
 
@@ -437,11 +374,10 @@ impl Store for PostgresStore {
 
     async fn ready_workflows(
         &self,
-        namespace: Option<&Name>,
-        name: Option<&Name>,
+        namespace: Option<Name>,
+        name: Option<Name>,
         limit: usize,
     ) -> Result<Vec<ReadyWorkflow>> {
-        let (namespace, name) = (namespace.cloned(), name.cloned());
         self.run(async move |inner| inner.ready_workflows(namespace, name, limit).await).await
     }
 
@@ -453,20 +389,7 @@ impl Store for PostgresStore {
         self.run(async move |inner| inner.executions(wanted).await).await
     }
 
-    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        self.run(async move |inner| match Look::after(after.as_deref()) {
-            Look::Lanes(after) => inner.reconcile_lanes(after.as_deref(), limit).await,
-            Look::Workflows(after) => inner.reconcile_workflow(after).await,
-        })
-        .await
-    }
-
-    fn connections(&self) -> Connections {
-        let deadpool_postgres::Status { max_size, size, available, .. } = self.inner.pool.status();
-        Connections { active: size.saturating_sub(available) as u64, max: max_size as u64 }
-    }
-
-    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
+    async fn describe(&self) -> Result<Vec<(String, String)>> {
         self.run(async |inner| {
             let mut told = vec![("store", "postgres".into()), ("address", inner.address.to_string())];
             told.extend(inner.settings().await?);
@@ -483,14 +406,9 @@ impl Store for PostgresStore {
                 let why = format!("transaction {transaction} has been open for long: claims may come out of order for a moment");
                 told.push(("in the way", why));
             }
-            Ok(told)
+            Ok(told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
         })
         .await
-    }
-
-    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
-        let retention = retention.clone();
-        self.run(async move |inner| inner.prune(&retention, limit).await).await
     }
 
     async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
@@ -499,6 +417,66 @@ impl Store for PostgresStore {
             inner.events(after, limit).await
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Catalog for PostgresStore {
+    async fn pause(&self, namespace: Name, queue: Name, paused: bool) -> Result<()> {
+        self.run(async move |inner| inner.pause(&namespace, &queue, paused).await).await
+    }
+
+    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
+        self.run(async |inner| inner.paused().await).await
+    }
+
+    async fn set_entity(&self, namespace: Name, entity: Entity, known: bool) -> Result<bool> {
+        self.run(async move |inner| inner.set_entity(&namespace, &entity, known).await).await
+    }
+
+    async fn has_entity(&self, namespace: Name, entity: Entity) -> Result<bool> {
+        self.run(async move |inner| inner.has_entity(&namespace, &entity).await).await
+    }
+
+    async fn entities(&self, namespace: Name, after: Option<Entity>, limit: usize) -> Result<Vec<Entity>> {
+        self.run(async move |inner| {
+            check_limit(limit)?;
+            inner.entities(&namespace, after.as_ref(), limit).await
+        })
+        .await
+    }
+
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
+        self.run(async move |inner| {
+            schedule.check()?;
+            inner.set_schedule(&schedule).await
+        })
+        .await
+    }
+
+    async fn remove_schedule(&self, namespace: Name, name: Name) -> Result<bool> {
+        self.run(async move |inner| inner.remove_schedule(&namespace, &name).await).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.run(async |inner| inner.schedules().await).await
+    }
+
+    async fn define(&self, namespace: Name, definition: Definition) -> Result<Defined> {
+        self.run(async move |inner| inner.define(namespace, definition).await).await
+    }
+
+    async fn definition(
+        &self,
+        namespace: Name,
+        name: Name,
+        version: Option<String>,
+    ) -> Result<Option<StoredDefinition>> {
+        self.run(async move |inner| inner.definition(namespace, name, version).await).await
+    }
+
+    async fn definitions(&self, namespace: Name, name: Option<Name>) -> Result<Vec<DefinitionLine>> {
+        self.run(async move |inner| inner.definitions(namespace, name).await).await
     }
 
     async fn put_access_token(&self, token: AccessToken) -> Result<()> {
@@ -513,8 +491,7 @@ impl Store for PostgresStore {
         self.run(async |inner| inner.access_tokens().await).await
     }
 
-    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
-        let name = name.clone();
+    async fn revoke_access_token(&self, name: Name) -> Result<bool> {
         self.run(async move |inner| inner.revoke_access_token(&name).await).await
     }
 
@@ -532,6 +509,22 @@ impl Store for PostgresStore {
             inner.audits(page).await
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn turns_at_once(&self) -> usize {
+        writer::MOST_FLIGHTS
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.run(async |inner| inner.now().await).await
+    }
+
+    fn connections(&self) -> Connections {
+        let deadpool_postgres::Status { max_size, size, available, .. } = self.inner.pool.status();
+        Connections { active: size.saturating_sub(available) as u64, max: max_size as u64 }
     }
 
     fn watch(&self) -> watch::Receiver<Rings> {

@@ -218,5 +218,6 @@ pub(super) fn schedule(row: &Row) -> Read<Schedule> {
         skipped: unsigned(row, 12)?,
         error: get(row, 13)?,
         updated_at: time(row, 14)?,
+        left_out: get(row, 15)?,
     })
 }

@@ -93,6 +93,7 @@ impl Tx {
             signed(schedule.skipped) => INT8,
             schedule.error.clone() => TEXT,
             moment(schedule.updated_at) => TIMESTAMPTZ,
+            schedule.left_out.clone() => TEXT,
         ];
         self.send(|sql| &sql.put_schedule, values).await;
     }

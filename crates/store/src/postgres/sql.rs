@@ -21,7 +21,7 @@ pub(super) const WORKFLOW: &str = "w.seq, w.id, w.namespace, w.name, w.version, 
     w.active, w.timed, w.done, w.skipped, w.cancelled, w.failed, w.owner, \
     w.owned_until, w.updated_at, w.finished_at, w.entries, w.retries";
 const SCHEDULE: &str = "namespace, name, cron, zone, template::text, missed, overlap, paused, next_at, last_at, \
-    last_task, fired, skipped, error, updated_at";
+    last_task, fired, skipped, error, updated_at, left_out";
 
 /// What `end` and `amend` are told about tasks that are over: where their rows are and were, and what is to be in them. Lists that are
 /// unnested here and not by a function in FROM take turns, and are not stored one by one.
@@ -119,7 +119,7 @@ statements! {
     hot: alive submit end update history count claim now lock_workflows lock_lanes_of load_live update_workflow count_workflows add_activity;
     cold: lock_lanes load_ended exists find_keys find_ids find_entities fill amend reopen
     pick pick_one delete delete_history notes_of put_notes workers_of put_worker
-    heartbeat held delete_worker forget_workers workers lock_leader check_leader leader put_leader pause_queue
+    heartbeat held delete_worker forget_workers last_heartbeat set_back_workers set_back_tasks workers lock_leader check_leader leader put_leader pause_queue
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
     due_schedules put_schedule delete_schedule due next_due orphans old parked_lanes record history_of all_notes find
     counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled announce_messages next_open_workflow old_workflows results start steps tell_workflow slowest_steps slowest_workflows steps_together workflows_together activity forget_activity ready_workflows workflow_counts workflow workflow_by_key workflow_history workflow_input workflow_of_step listening events begin_listening keep_listening begin_telling others_at_work still_at_work stop_listening forget_events

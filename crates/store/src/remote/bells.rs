@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use super::call::{Call, LONGEST_WATCH};
-use super::reply::{Reply, Told};
+use super::protocol::{LONGEST_WATCH, Reply, ReplyHeader};
 use super::transport::{Parcel, Transport};
 use crate::request::Rings;
+use crate::verbs::{Call, ConnectionCall};
 
 /// How long to wait after a question that was not answered, at first and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
@@ -57,8 +57,8 @@ impl Bells {
 
     /// Passes on what an answer tells. Answers overtake each other, so only more is news; and what a server rang before it was ever heard
     /// of is not.
-    pub(super) fn learn(&self, told: &Told) {
-        let Told { server, rings, .. } = *told;
+    pub(super) fn learn(&self, told: &ReplyHeader) {
+        let ReplyHeader { server, rings, .. } = *told;
         let mut heard = self.heard();
         let known = heard.servers.iter().position(|(known, _)| *known == server);
         let before = known.map_or(rings, |place| heard.servers.remove(place).1);
@@ -120,11 +120,12 @@ async fn listen(bells: Arc<Bells>, transport: Arc<dyn Transport>) {
         let begun = Instant::now();
         let (server, rings) = bells.last();
         // After a silence the first answer is to come at once: whatever rang meanwhile was missed.
-        let call = if lost { Call::Hello {} } else { Call::Watch { server, heard: rings } };
+        let call =
+            if lost { ConnectionCall::Hello {} } else { ConnectionCall::Watch { server, heard: rings } };
         let answer = tokio::select! {
             biased;
             () = bells.over() => continue,
-            answer = ask(&*transport, &call) => answer,
+            answer = ask(&*transport, call) => answer,
         };
         let was_lost = std::mem::replace(&mut lost, answer.is_none());
         if let Some(told) = answer {
@@ -152,9 +153,9 @@ async fn listen(bells: Arc<Bells>, transport: Arc<dyn Transport>) {
 }
 
 /// What the server tells, whatever else it answers.
-async fn ask(transport: &dyn Transport, call: &Call) -> Option<Told> {
-    let body: Bytes = serde_json::to_vec(call).ok()?.into();
-    let waits = matches!(call, Call::Watch { .. });
+async fn ask(transport: &dyn Transport, call: ConnectionCall) -> Option<ReplyHeader> {
+    let waits = matches!(call, ConnectionCall::Watch { .. });
+    let body: Bytes = serde_json::to_vec(&Call::Connection(call)).ok()?.into();
     let patience = if waits { LONGEST_WATCH + ON_THE_WAY } else { ON_THE_WAY };
     let answer = transport.exchange(Parcel { body, writes: false, waits, patience }).await;
     let answer = answer.inspect_err(|lost| debug!(?lost, "the server's bells cannot be heard")).ok()?;

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::address::Address;
-use super::call::PROTOCOL;
+use super::protocol::PROTOCOL;
 use super::tls;
 use super::transport::{Errand, Lost, Parcel, Transport};
 use crate::error::{Error, Result};

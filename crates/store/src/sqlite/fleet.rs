@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 use windlass_core::{
     Entity, Leadership, Lease, Name, NewWorker, Rejected, TaskId, Term, Worker, WorkerId, campaign, resign,
+    set_back,
 };
 
 use super::row;
@@ -41,11 +42,28 @@ impl Tx<'_, '_> {
 
     pub(super) fn campaign(&mut self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
         let leader = self.read(|sql| &mut sql.leader, [], row::leadership)?;
+        let leader = self.follow_clock(leader)?;
         let won = campaign(leader.as_ref(), candidate, lease, self.now);
         if let Some(leader) = &won {
             self.put_leader(leader)?;
         }
         Ok(won)
+    }
+
+    /// If the clock was set back, what was counted from the present is counted anew; so is the leader's lease.
+    fn follow_clock(&mut self, leader: Option<Leadership>) -> Result<Option<Leadership>> {
+        let moment = |row: &rusqlite::Row<'_>| row::optional_time(row, 0);
+        let last = self.read(|sql| &mut sql.last_heartbeat, [], moment)?.flatten();
+        let Some(by) = set_back(last, self.now) else { return Ok(leader) };
+        let (now, micros) = (self.now.as_micros(), i64::try_from(by.as_micros()).unwrap_or(i64::MAX));
+        self.write(|sql| &mut sql.set_back_workers, [now])?;
+        self.write(|sql| &mut sql.set_back_tasks, [now, micros])?;
+        self.ledger.rings.timed += 1;
+        let leader = leader.map(|leader| leader.set_back(by));
+        if let Some(leader) = &leader {
+            self.put_leader(leader)?;
+        }
+        Ok(leader)
     }
 
     pub(super) fn resign(&mut self, candidate: &WorkerId, term: Term) -> Result<()> {

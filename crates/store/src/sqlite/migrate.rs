@@ -21,6 +21,9 @@ const PAGE_SIZE: u32 = 8192;
 /// How long one statement waits for another process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long another process may hold the write lock before opening fails: as long as any other write waits.
+const OPEN_PATIENCE: Duration = super::writer::PATIENCE;
+
 const MIGRATIONS: &Known = &[
     ("tasks", include_str!("migrations/001_tasks.sql")),
     ("documents", include_str!("migrations/002_documents.sql")),
@@ -29,11 +32,14 @@ const MIGRATIONS: &Known = &[
     ("events", include_str!("migrations/005_events.sql")),
     ("access", include_str!("migrations/006_access.sql")),
     ("traces", include_str!("migrations/007_traces.sql")),
+    ("left_out", include_str!("migrations/008_left_out.sql")),
 ];
 
 /// The connection that writes.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> {
+    create_private(path);
     let connection = connect(path, OpenFlags::default())?;
+    connection.busy_timeout(OPEN_PATIENCE).map_err(failure)?;
     // In one snapshot, because another process may be making the file just now; and before anything is changed.
     if is_fresh(&*connection.unchecked_transaction().map_err(failure)?)? {
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(failure)?;
@@ -49,6 +55,21 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> 
     Ok(connection)
 }
 
+/// Creates the file for its owner alone: payloads and results may be secret. SQLite gives the files beside it the same mode. A file that
+/// is there keeps its mode. If it cannot be created, SQLite says why.
+fn create_private(path: &Path) {
+    // SQLite reads such a path as an address.
+    if path.to_str().is_none_or(|path| path.is_empty() || path.starts_with(':') || path.starts_with("file:"))
+    {
+        return;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    drop(options.open(path));
+}
+
 /// WAL lets readers go on while the writer writes. It is a property of the file; setting it again costs nothing. The first time it
 /// turns a read lock into a write lock, for which SQLite never waits: so wait by taking the write lock, and try again.
 fn switch_to_wal(connection: &Connection) -> Result<()> {
@@ -56,7 +77,7 @@ fn switch_to_wal(connection: &Connection) -> Result<()> {
     loop {
         match connection.pragma_update(None, "journal_mode", "wal") {
             Ok(()) => return Ok(()),
-            Err(error) if is_busy(&error) && since.elapsed() < PATIENCE => {
+            Err(error) if is_busy(&error) && since.elapsed() < OPEN_PATIENCE => {
                 connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").map_err(failure)?;
             }
             Err(error) => return Err(failure(error)),
@@ -65,7 +86,7 @@ fn switch_to_wal(connection: &Connection) -> Result<()> {
 }
 
 /// Whether nothing is in the file yet. A file of another program is refused.
-fn is_fresh(connection: &Connection) -> Result<bool> {
+pub(super) fn is_fresh(connection: &Connection) -> Result<bool> {
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failure)?;
     let tables: i64 =
@@ -102,13 +123,13 @@ pub fn migrations(path: impl AsRef<Path>) -> Result<Vec<Migration>> {
 
 /// A connection that only reads.
 pub(super) fn reader(path: &Path) -> Result<Connection> {
-    let connection = connect(path, OpenFlags::default())?;
+    let connection = connect(path, OpenFlags::default() - OpenFlags::SQLITE_OPEN_CREATE)?;
     connection.pragma_update(None, "query_only", true).map_err(failure)?;
     connection.pragma_update(None, "cache_size", -4 * 1024).map_err(failure)?;
     Ok(connection)
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
+pub(super) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let unusable = |error| Error::Unusable(format!("{} cannot be opened: {error}", path.display()));
     let connection = Connection::open_with_flags(path, flags).map_err(unusable)?;
     connection.busy_timeout(PATIENCE).map_err(failure)?;
@@ -136,11 +157,12 @@ pub(super) fn migrate(connection: &mut Connection, now: Timestamp) -> Result<()>
         let row = params![number, name, checksum(sql), now.as_micros()];
         transaction.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row).map_err(failure)?;
     }
-    transaction.commit().map_err(failure)
+    transaction.commit().map_err(failure)?;
+    connection.busy_timeout(PATIENCE).map_err(failure)
 }
 
 /// The migrations that a database has had.
-fn applied(connection: &Connection) -> Result<Vec<Migration>> {
+pub(super) fn applied(connection: &Connection) -> Result<Vec<Migration>> {
     let mut statement = connection
         .prepare("SELECT version, name, applied_at, checksum FROM migrations ORDER BY version")
         .map_err(failure)?;

@@ -5,9 +5,12 @@
 //! once.
 
 mod access;
+pub mod backup;
+pub mod examine;
 mod failure;
 mod feed;
 mod fleet;
+mod identity;
 mod migrate;
 mod read;
 mod row;
@@ -40,7 +43,7 @@ use crate::request::{
     AuditListing, Count, Due, Filter, Listing, Look, Page, Pulse, Reconciled, Record, Rings, Submitted, Turn,
     Turned, check_batch, check_limit,
 };
-use crate::store::Store;
+use crate::verbs::{Catalog, Reads, Store, Writes};
 use crate::workflow::{
     Blueprints, Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount,
     WorkflowFilter, WorkflowListing, WorkflowRecord,
@@ -160,9 +163,11 @@ impl Options {
         }
         let wake = watch::Sender::default();
         let blueprints = Arc::<Blueprints>::default();
+        let identity = identity::Identity::of(&path);
+        let readers = read::Readers::new(path.clone(), identity.clone(), self.readers);
         let (clock, probe) = (self.clock.clone(), self.probe);
-        let writer = writer::Writer::start(connection, clock, wake.clone(), blueprints.clone(), probe)?;
-        let readers = read::Readers::new(path.clone(), self.readers);
+        let writer =
+            writer::Writer::start(connection, identity, clock, wake.clone(), blueprints.clone(), probe)?;
         let (durability, clock) = (self.durability, self.clock);
         Ok(SqliteStore { path, durability, clock, writer, readers, blueprints, wake })
     }
@@ -203,7 +208,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl Writes for SqliteStore {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         let checked = check_batch(&tasks);
         self.writer.run(tasks.len(), move |tx| checked.and_then(|()| tx.submit(tasks))).await
@@ -220,28 +225,63 @@ impl Store for SqliteStore {
         self.writer.run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.register(worker))).await
     }
 
-    async fn heartbeat(&self, worker: &WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
-        let worker = worker.clone();
+    async fn heartbeat(&self, worker: WorkerId, held: Vec<(TaskId, Lease)>) -> Result<Pulse> {
         self.writer.run(held.len(), move |tx| tx.heartbeat(&worker, held)).await
     }
 
-    async fn deregister(&self, worker: &WorkerId) -> Result<()> {
-        let worker = worker.clone();
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
         self.writer.run(1, move |tx| tx.deregister(&worker)).await
     }
 
-    async fn workers(&self) -> Result<Vec<Worker>> {
-        self.readers.run(|snapshot| snapshot.workers()).await
-    }
-
-    async fn campaign(&self, candidate: &WorkerId, lease: Duration) -> Result<Option<Leadership>> {
-        let candidate = candidate.clone();
+    async fn campaign(&self, candidate: WorkerId, lease: Duration) -> Result<Option<Leadership>> {
         self.writer.run(1, move |tx| tx.campaign(&candidate, lease)).await
     }
 
-    async fn resign(&self, candidate: &WorkerId, term: Term) -> Result<()> {
-        let candidate = candidate.clone();
+    async fn resign(&self, candidate: WorkerId, term: Term) -> Result<()> {
         self.writer.run(1, move |tx| tx.resign(&candidate, term)).await
+    }
+
+    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
+        let checked = check_batch(&firing.tasks);
+        let touched = firing.tasks.len() + 1;
+        self.writer.run(touched, move |tx| checked.and_then(|()| tx.fire(&firing, term))).await
+    }
+
+    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
+        let checked = workflow.check();
+        self.writer.run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.start(workflow))).await
+    }
+
+    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
+        self.writer.run(1, move |tx| tx.steer(workflow, &steering, &by)).await
+    }
+
+    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
+        let after = match Look::after(after.as_deref()) {
+            Look::Lanes(after) => {
+                return self.writer.run(limit, move |tx| tx.reconcile_lanes(after.as_deref(), limit)).await;
+            }
+            Look::Workflows(after) => after,
+        };
+        // The writer is asked only if there is something to do: a workflow may be large.
+        let blueprints = self.blueprints.clone();
+        let now = self.clock.now();
+        let found = self.readers.run(move |snapshot| snapshot.look_at_next(&blueprints, after, now)).await?;
+        let Some((id, wrong)) = found else { return Ok(Reconciled::default()) };
+        let repaired =
+            if wrong > 0 { self.writer.run(1, move |tx| tx.repair_workflow(id)).await? } else { 0 };
+        Ok(Reconciled { repaired, next: Some(Look::next_workflow(id)) })
+    }
+
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize> {
+        self.writer.run(limit, move |tx| tx.prune(&retention, limit)).await
+    }
+}
+
+#[async_trait]
+impl Reads for SqliteStore {
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.readers.run(|snapshot| snapshot.workers()).await
     }
 
     async fn leader(&self) -> Result<Option<Leadership>> {
@@ -257,8 +297,7 @@ impl Store for SqliteStore {
         self.readers.run(move |snapshot| snapshot.record(id)).await
     }
 
-    async fn find(&self, namespace: &Name, kind: &Name, key: &str) -> Result<Option<TaskId>> {
-        let (namespace, kind, key) = (namespace.clone(), kind.clone(), key.to_owned());
+    async fn find(&self, namespace: Name, kind: Name, key: String) -> Result<Option<TaskId>> {
         self.readers.run(move |snapshot| snapshot.find(&namespace, &kind, &key)).await
     }
 
@@ -277,93 +316,12 @@ impl Store for SqliteStore {
         self.readers.run(move |snapshot| snapshot.facts(id, now)).await
     }
 
-    async fn pause(&self, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
-        let (namespace, queue) = (namespace.clone(), queue.clone());
-        self.writer.run(1, move |tx| tx.pause(&namespace, &queue, paused)).await
-    }
-
-    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
-        self.readers.run(|snapshot| snapshot.paused()).await
-    }
-
-    async fn set_entity(&self, namespace: &Name, entity: &Entity, known: bool) -> Result<bool> {
-        let (namespace, entity) = (namespace.clone(), entity.clone());
-        self.writer.run(1, move |tx| tx.set_entity(&namespace, &entity, known)).await
-    }
-
-    async fn has_entity(&self, namespace: &Name, entity: &Entity) -> Result<bool> {
-        let (namespace, entity) = (namespace.clone(), entity.clone());
-        self.readers.run(move |snapshot| snapshot.has_entity(&namespace, &entity)).await
-    }
-
-    async fn entities(&self, namespace: &Name, after: Option<&Entity>, limit: usize) -> Result<Vec<Entity>> {
-        self.readers.check_open()?;
-        check_limit(limit)?;
-        let (namespace, after) = (namespace.clone(), after.cloned());
-        self.readers.run(move |snapshot| snapshot.entities(&namespace, after.as_ref(), limit)).await
-    }
-
-    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
-        let checked = schedule.check();
-        self.writer
-            .run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.set_schedule(schedule)))
-            .await
-    }
-
-    async fn remove_schedule(&self, namespace: &Name, name: &Name) -> Result<bool> {
-        let (namespace, name) = (namespace.clone(), name.clone());
-        self.writer.run(1, move |tx| tx.remove_schedule(&namespace, &name)).await
-    }
-
-    async fn schedules(&self) -> Result<Vec<Schedule>> {
-        self.readers.run(|snapshot| snapshot.schedules()).await
-    }
-
-    async fn fire(&self, firing: Firing, term: Option<Term>) -> Result<Vec<Submitted>> {
-        let checked = check_batch(&firing.tasks);
-        let touched = firing.tasks.len() + 1;
-        self.writer.run(touched, move |tx| checked.and_then(|()| tx.fire(&firing, term))).await
-    }
-
-    async fn define(&self, namespace: &Name, definition: Definition) -> Result<Defined> {
-        let namespace = namespace.clone();
-        self.writer.run(1, move |tx| tx.define(&namespace, definition)).await
-    }
-
-    async fn definition(
-        &self,
-        namespace: &Name,
-        name: &Name,
-        version: Option<&str>,
-    ) -> Result<Option<StoredDefinition>> {
-        let (namespace, name, version) = (namespace.clone(), name.clone(), version.map(str::to_owned));
-        let blueprints = self.blueprints.clone();
-        self.readers
-            .run(move |snapshot| snapshot.definition(&blueprints, namespace, &name, version.as_deref()))
-            .await
-    }
-
-    async fn definitions(&self, namespace: &Name, name: Option<&Name>) -> Result<Vec<DefinitionLine>> {
-        let (namespace, name) = (namespace.clone(), name.cloned());
-        self.readers.run(move |snapshot| snapshot.definitions(&namespace, name.as_ref())).await
-    }
-
-    async fn start(&self, workflow: NewWorkflow) -> Result<Started> {
-        let checked = workflow.check();
-        self.writer.run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.start(workflow))).await
-    }
-
-    async fn steer(&self, workflow: WorkflowId, steering: Steering, by: By) -> Result<Workflow> {
-        self.writer.run(1, move |tx| tx.steer(workflow, &steering, &by)).await
-    }
-
     async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRecord>> {
         let blueprints = self.blueprints.clone();
         self.readers.run(move |snapshot| snapshot.workflow(&blueprints, id)).await
     }
 
-    async fn find_workflow(&self, namespace: &Name, name: &Name, key: &str) -> Result<Option<WorkflowId>> {
-        let (namespace, name, key) = (namespace.clone(), name.clone(), key.to_owned());
+    async fn find_workflow(&self, namespace: Name, name: Name, key: String) -> Result<Option<WorkflowId>> {
         self.readers.run(move |snapshot| snapshot.find_workflow(&namespace, &name, &key)).await
     }
 
@@ -383,11 +341,11 @@ impl Store for SqliteStore {
 
     async fn ready_workflows(
         &self,
-        namespace: Option<&Name>,
-        name: Option<&Name>,
+        namespace: Option<Name>,
+        name: Option<Name>,
         limit: usize,
     ) -> Result<Vec<ReadyWorkflow>> {
-        let (namespace, name, now) = (namespace.cloned(), name.cloned(), self.clock.now());
+        let now = self.clock.now();
         let wanted = move |workflow: &Workflow| {
             namespace.as_ref().is_none_or(|namespace| workflow.namespace == *namespace)
                 && name.as_ref().is_none_or(|name| workflow.name == *name)
@@ -404,35 +362,14 @@ impl Store for SqliteStore {
         self.readers.run(move |snapshot| snapshot.executions(&blueprints, &wanted)).await
     }
 
-    async fn reconcile(&self, after: Option<String>, limit: usize) -> Result<Reconciled> {
-        let after = match Look::after(after.as_deref()) {
-            Look::Lanes(after) => {
-                return self.writer.run(limit, move |tx| tx.reconcile_lanes(after.as_deref(), limit)).await;
-            }
-            Look::Workflows(after) => after,
-        };
-        // The writer is asked only if there is something to do: a workflow may be large.
-        let (blueprints, now) = (self.blueprints.clone(), self.clock.now());
-        let found = self.readers.run(move |snapshot| snapshot.look_at_next(&blueprints, after, now)).await?;
-        let Some((id, wrong)) = found else { return Ok(Reconciled::default()) };
-        let repaired =
-            if wrong > 0 { self.writer.run(1, move |tx| tx.repair_workflow(id)).await? } else { 0 };
-        Ok(Reconciled { repaired, next: Some(Look::next_workflow(id)) })
-    }
-
-    async fn describe(&self) -> Result<Vec<(&'static str, String)>> {
+    async fn describe(&self) -> Result<Vec<(String, String)>> {
         let mut told = vec![
             ("store", "sqlite".into()),
             ("path", self.path.display().to_string()),
             ("durability", self.durability.words().into()),
         ];
         told.extend(self.readers.run(|snapshot| snapshot.describe()).await?);
-        Ok(told)
-    }
-
-    async fn prune(&self, retention: &Retention, limit: usize) -> Result<usize> {
-        let retention = retention.clone();
-        self.writer.run(limit, move |tx| tx.prune(&retention, limit)).await
+        Ok(told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     async fn events(&self, after: Option<EventId>, limit: usize) -> Result<Events> {
@@ -447,6 +384,66 @@ impl Store for SqliteStore {
             }
         }
     }
+}
+
+#[async_trait]
+impl Catalog for SqliteStore {
+    async fn pause(&self, namespace: Name, queue: Name, paused: bool) -> Result<()> {
+        self.writer.run(1, move |tx| tx.pause(&namespace, &queue, paused)).await
+    }
+
+    async fn paused(&self) -> Result<Vec<(Name, Name)>> {
+        self.readers.run(|snapshot| snapshot.paused()).await
+    }
+
+    async fn set_entity(&self, namespace: Name, entity: Entity, known: bool) -> Result<bool> {
+        self.writer.run(1, move |tx| tx.set_entity(&namespace, &entity, known)).await
+    }
+
+    async fn has_entity(&self, namespace: Name, entity: Entity) -> Result<bool> {
+        self.readers.run(move |snapshot| snapshot.has_entity(&namespace, &entity)).await
+    }
+
+    async fn entities(&self, namespace: Name, after: Option<Entity>, limit: usize) -> Result<Vec<Entity>> {
+        self.readers.check_open()?;
+        check_limit(limit)?;
+        self.readers.run(move |snapshot| snapshot.entities(&namespace, after.as_ref(), limit)).await
+    }
+
+    async fn set_schedule(&self, schedule: NewSchedule) -> Result<Schedule> {
+        let checked = schedule.check();
+        self.writer
+            .run(1, move |tx| checked.map_err(Error::from).and_then(|()| tx.set_schedule(schedule)))
+            .await
+    }
+
+    async fn remove_schedule(&self, namespace: Name, name: Name) -> Result<bool> {
+        self.writer.run(1, move |tx| tx.remove_schedule(&namespace, &name)).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.readers.run(|snapshot| snapshot.schedules()).await
+    }
+
+    async fn define(&self, namespace: Name, definition: Definition) -> Result<Defined> {
+        self.writer.run(1, move |tx| tx.define(&namespace, definition)).await
+    }
+
+    async fn definition(
+        &self,
+        namespace: Name,
+        name: Name,
+        version: Option<String>,
+    ) -> Result<Option<StoredDefinition>> {
+        let blueprints = self.blueprints.clone();
+        self.readers
+            .run(move |snapshot| snapshot.definition(&blueprints, namespace, &name, version.as_deref()))
+            .await
+    }
+
+    async fn definitions(&self, namespace: Name, name: Option<Name>) -> Result<Vec<DefinitionLine>> {
+        self.readers.run(move |snapshot| snapshot.definitions(&namespace, name.as_ref())).await
+    }
 
     async fn put_access_token(&self, token: AccessToken) -> Result<()> {
         let checked = token.check();
@@ -459,8 +456,7 @@ impl Store for SqliteStore {
         self.readers.run(|snapshot| snapshot.access_tokens()).await
     }
 
-    async fn revoke_access_token(&self, name: &Name) -> Result<bool> {
-        let name = name.clone();
+    async fn revoke_access_token(&self, name: Name) -> Result<bool> {
         self.writer.run(1, move |tx| tx.revoke_access_token(&name)).await
     }
 
@@ -474,7 +470,10 @@ impl Store for SqliteStore {
         page.check()?;
         self.readers.run(move |snapshot| snapshot.audits(page)).await
     }
+}
 
+#[async_trait]
+impl Store for SqliteStore {
     fn watch(&self) -> watch::Receiver<Rings> {
         let receiver = self.wake.subscribe();
         self.writer.look();

@@ -1,7 +1,7 @@
 //! What is read outside the writer: snapshots that never wait for it and never hold it up.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
@@ -12,6 +12,7 @@ use windlass_core::{
 };
 
 use super::failure::{failure, is_unreadable};
+use super::identity::Identity;
 use super::{migrate, row};
 use crate::error::{Error, Result};
 use crate::request::{Count, Cursor, Due, Filter, Listing, Page, Record};
@@ -19,13 +20,14 @@ use crate::request::{Count, Cursor, Due, Filter, Listing, Page, Record};
 /// A pool of connections that only read.
 pub(super) struct Readers {
     path: PathBuf,
+    identity: Identity,
     idle: Arc<Mutex<Vec<Connection>>>,
     room: Arc<Semaphore>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, size: usize) -> Self {
-        Self { path, idle: Arc::default(), room: Arc::new(Semaphore::new(size.max(1))) }
+    pub(super) fn new(path: PathBuf, identity: Identity, size: usize) -> Self {
+        Self { path, identity, idle: Arc::default(), room: Arc::new(Semaphore::new(size.max(1))) }
     }
 
     /// Has `read` done on one snapshot, on a thread where waiting is allowed.
@@ -34,11 +36,11 @@ impl Readers {
         read: impl FnOnce(&Snapshot<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let room = self.room.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
-        let (path, idle) = (self.path.clone(), self.idle.clone());
+        let (path, identity, idle) = (self.path.clone(), self.identity.clone(), self.idle.clone());
         let done = tokio::task::spawn_blocking(move || {
             let _room = room;
             let pooled = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let connection = pooled.map_or_else(|| migrate::reader(&path), Ok)?;
+            let connection = pooled.map_or_else(|| open(&path, &identity), Ok)?;
             let snapshot = connection.unchecked_transaction().map_err(failure)?;
             let done = read(&Snapshot(&connection)).map_err(failure);
             drop(snapshot);
@@ -58,6 +60,15 @@ impl Readers {
         self.room.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
+}
+
+/// A new connection to the file that was opened, and to no other that has taken its place.
+fn open(path: &Path, identity: &Identity) -> Result<Connection> {
+    let is_same = || identity.change().map_or(Ok(()), |what| Err(Error::Moved(what)));
+    is_same()?;
+    let connection = migrate::reader(path)?;
+    is_same()?;
+    Ok(connection)
 }
 
 /// An index, or the table, in which tasks of some states are found in the order of submission.
@@ -86,6 +97,13 @@ impl Source {
 
 /// The database at one moment.
 pub(super) struct Snapshot<'c>(&'c Connection);
+
+impl<'c> Snapshot<'c> {
+    /// Of a connection that is in a transaction.
+    pub(super) fn of(connection: &'c Connection) -> Self {
+        Self(connection)
+    }
+}
 
 impl Snapshot<'_> {
     pub(super) fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {

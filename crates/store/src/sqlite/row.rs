@@ -405,6 +405,7 @@ pub(super) fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
         skipped: unsigned(row, 12)?,
         error: row.get(13)?,
         updated_at: time(row, 14)?,
+        left_out: row.get(15)?,
     })
 }
 
@@ -425,5 +426,6 @@ pub(super) fn put_schedule(statement: &mut Statement<'_>, schedule: &Schedule) -
         signed(schedule.skipped),
         schedule.error,
         schedule.updated_at.as_micros(),
+        schedule.left_out,
     ])
 }

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use windlass_core::Timestamp;
 
 use super::failure::{failure, is_busy, is_device_failure};
+use super::identity::Identity;
 use super::row;
 use super::tx::{Held, Ledger, Probe, Statements, Tx};
 use crate::clock::Clock;
@@ -39,7 +40,7 @@ const LINGER: Duration = Duration::from_micros(250);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long another process may hold the write lock before callers are told.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A caller's work, in the thread's hands.
 trait Work: Send {
@@ -97,6 +98,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         connection: Connection,
+        identity: Identity,
         clock: Arc<dyn Clock>,
         wake: watch::Sender<Rings>,
         blueprints: Arc<Blueprints>,
@@ -104,7 +106,7 @@ impl Writer {
     ) -> Result<Self> {
         let (messages, inbox) = channel();
         let thread = std::thread::Builder::new().name("windlass-sqlite".into()).spawn(move || {
-            let mut keeper = Keeper::new(&connection, clock, wake, blueprints, probe);
+            let mut keeper = Keeper::new(&connection, identity, clock, wake, blueprints, probe);
             keeper.work_off(&inbox);
         });
         let thread =
@@ -194,6 +196,7 @@ impl Savepoint<'_> {
 /// What lives on the thread.
 struct Keeper<'c> {
     connection: &'c Connection,
+    identity: Identity,
     clock: Arc<dyn Clock>,
     wake: watch::Sender<Rings>,
     probe: Option<Probe>,
@@ -203,13 +206,14 @@ struct Keeper<'c> {
     data_version: Option<i64>,
     /// Until when changes are told to those who listen; unknown at first, and whenever another process may have changed it.
     listened_until: Option<Timestamp>,
-    /// Why nothing is written any more, once the device has failed.
+    /// Why nothing is written any more, once the device has failed or the file is another.
     broken: Option<Error>,
 }
 
 impl<'c> Keeper<'c> {
     fn new(
         connection: &'c Connection,
+        identity: Identity,
         clock: Arc<dyn Clock>,
         wake: watch::Sender<Rings>,
         blueprints: Arc<Blueprints>,
@@ -217,7 +221,18 @@ impl<'c> Keeper<'c> {
     ) -> Self {
         let held = Held::default();
         let (data_version, listened_until, broken) = (None, None, None);
-        Self { connection, clock, wake, probe, held, blueprints, data_version, listened_until, broken }
+        Self {
+            connection,
+            identity,
+            clock,
+            wake,
+            probe,
+            held,
+            blueprints,
+            data_version,
+            listened_until,
+            broken,
+        }
     }
 
     fn work_off(&mut self, inbox: &Receiver<Message>) {
@@ -369,6 +384,11 @@ impl<'c> Keeper<'c> {
             self.roll_back();
             return Err(error);
         }
+        if let Some(error) = self.moved() {
+            self.roll_back();
+            return Err(error);
+        }
+        let probe = self.probe.as_ref();
         if let Some(probe) = probe {
             probe("commit", true);
         }
@@ -381,7 +401,16 @@ impl<'c> Keeper<'c> {
             let error = self.note(error);
             self.roll_back();
             if uncertain { Error::Unknown(error.to_string()) } else { error }
-        })
+        })?;
+        // Once more before it is acknowledged: it may be in a file that nobody can find.
+        self.moved().map_or(Ok(()), |error| Err(Error::Unknown(error.to_string())))
+    }
+
+    /// The store's file is not at its path any more. What is written then would be lost, so no more is accepted.
+    fn moved(&mut self) -> Option<Error> {
+        let error = Error::Moved(self.identity.change()?);
+        self.broken = Some(error.clone());
+        Some(error)
     }
 
     /// Remembers a failure of the device: what it holds is uncertain, so no more is accepted until it is opened anew.

@@ -14,7 +14,7 @@ use windlass_store::conformance::{
     START, claim_of, completed, details, entity, failed, finish, firing, hourly, invariants, report,
 };
 use windlass_store::sqlite::{Durability, Options};
-use windlass_store::{Claimed, Error, ManualClock, SqliteStore, Store, Turn};
+use windlass_store::{Catalog, Claimed, Error, ManualClock, SqliteStore, Store, Turn, Writes};
 
 use crate::support::{self, Bar, Rows, file, poll_once, rows, task};
 
@@ -61,16 +61,20 @@ impl Op {
                 Ok(())
             }
             Self::Register(worker) => store.register(worker).await.map(drop),
-            Self::Heartbeat(worker) => store.heartbeat(&worker, Vec::new()).await.map(drop),
-            Self::Deregister(worker) => store.deregister(&worker).await,
-            Self::Campaign(worker) => store.campaign(&worker, Duration::from_secs(30)).await.map(drop),
-            Self::Resign(worker, term) => store.resign(&worker, term).await,
-            Self::Pause(paused) => store.pause(&name, &name, paused).await,
-            Self::Know(entity, known) => store.set_entity(&name, &entity, known).await.map(drop),
+            Self::Heartbeat(worker) => store.heartbeat(worker.clone(), Vec::new()).await.map(drop),
+            Self::Deregister(worker) => store.deregister(worker.clone()).await,
+            Self::Campaign(worker) => store.campaign(worker.clone(), Duration::from_secs(30)).await.map(drop),
+            Self::Resign(worker, term) => store.resign(worker.clone(), term).await,
+            Self::Pause(paused) => store.pause(name.clone(), name.clone(), paused).await,
+            Self::Know(entity, known) => {
+                store.set_entity(name.clone(), entity.clone(), known).await.map(drop)
+            }
             Self::Schedule(schedule) => store.set_schedule(*schedule).await.map(drop),
-            Self::Unschedule(schedule) => store.remove_schedule(&name, &schedule).await.map(drop),
+            Self::Unschedule(schedule) => {
+                store.remove_schedule(name.clone(), schedule.clone()).await.map(drop)
+            }
             Self::Fire(firing) => store.fire(firing, None).await.map(drop),
-            Self::Prune(retention) => store.prune(&retention, 100).await.map(drop),
+            Self::Prune(retention) => store.prune(retention.clone(), 100).await.map(drop),
         }
     }
 }

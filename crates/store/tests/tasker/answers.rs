@@ -7,7 +7,7 @@ use windlass_core::{
     Analytics, BlockingReason, Connections, ExecutionContext, Place, Readiness, State, StepState,
     SystemHealth, TaskId, Timestamp, Waits, Workflow, WorkflowId, WorkflowState,
 };
-use windlass_store::{Page, ReadyWorkflow, Record, Store, WorkflowFilter, WorkflowRecord};
+use windlass_store::{Page, Reads, ReadyWorkflow, Record, Store, WorkflowFilter, WorkflowRecord};
 
 use crate::world::{World, is_done, micros, shown};
 

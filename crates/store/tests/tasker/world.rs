@@ -13,7 +13,9 @@ use windlass_core::{
 };
 use windlass_store::conformance::{KIND, ad_hoc, completed, definition_of, expanded, finish, token};
 use windlass_store::postgres::{Options, Schema};
-use windlass_store::{Claim, Claimed, Filter, Page, PostgresStore, Record, Store, WorkflowRecord};
+use windlass_store::{
+    Catalog, Claim, Claimed, Filter, Page, PostgresStore, Reads, Record, Store, WorkflowRecord, Writes,
+};
 use windlass_testbed::postgres::Server;
 
 /// splitmix64: one number replays everything.
@@ -188,7 +190,7 @@ impl World {
         }
         if self.random.chance(60) {
             let name = definition.name.clone();
-            let defined = self.store.define(&new.namespace, definition).await.unwrap();
+            let defined = self.store.define(new.namespace.clone(), definition).await.unwrap();
             new.source = Source::Named { name, version: Some(defined.version) };
         }
         new.priority = i32::try_from(self.random.below(5)).unwrap() - 2;

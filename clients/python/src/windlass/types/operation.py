@@ -72,6 +72,7 @@ class Schedule(TypedDict):
     last_at: Optional[str]
     last_task_id: Optional[str]
     last_task_state: Optional[str]
+    left_out: Optional[str]
     missed: str
     name: str
     namespace: str

@@ -6,9 +6,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::verbs::ListAudit;
 
 use super::super::extract::Query;
-use super::super::{About, Answered, App, Caller};
+use super::super::{Answered, App, Caller};
 use super::tasks::{bad_query, page, query_problem};
 use crate::token::{AuditEntryJson, AuditJson};
 
@@ -37,8 +38,8 @@ async fn list(
     caller: Caller,
     Query(query): Query<AuditQuery>,
 ) -> Answered<Json<AuditJson>> {
-    caller.may(&app, About::Everything).await?;
     let page = page(query.limit, query.cursor.as_deref(), None).map_err(|invalid| bad_query(&invalid))?;
+    let ListAudit { page } = app.gate(&caller).admit(ListAudit { page }).await?;
     let listing = app.windlass.store().audits(page).await.map_err(query_problem)?;
     let entries = listing.entries.iter().map(AuditEntryJson::of).collect();
     Ok(Json(AuditJson { entries, next_cursor: listing.next.map(|next| next.to_string()) }))

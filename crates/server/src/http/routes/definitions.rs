@@ -7,11 +7,12 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::flow::{self, Problem as FlowProblem};
+use windlass::verbs::{Define, GetDefinition, ListDefinitions};
 use windlass::{Definition, Flaw, Rejected};
 
 use super::super::extract::{Document, InPath, Query};
 use super::super::problem::Mistake;
-use super::super::{About, Answered, App, Caller, Problem};
+use super::super::{Answered, App, Caller, Problem};
 use super::tasks::{answer, query_problem};
 use crate::show::definition::{AppliedJson, DefinitionJson, LineJson};
 
@@ -100,12 +101,10 @@ async fn apply(
         );
         return Err(Problem::bad_body(detail));
     }
-    // The newest of a name is what others start, whatever queues it has.
-    caller.may(&app, About::Everything).await?;
-    let by = caller.by(query.actor.as_deref(), query.reason);
-    caller.audit(&app, "definition.apply", &name, &by).await?;
-    let name = definition.name.clone();
-    Ok(Json(AppliedJson::of(&name, client.define(definition).await?)))
+    let caller = caller.because(query.actor, query.reason);
+    let (name, namespace) = (definition.name.clone(), client.namespace_name().clone());
+    let admitted = app.gate(&caller).admit(Define { namespace, definition }).await?;
+    Ok(Json(AppliedJson::of(&name, client.define(admitted.definition).await?)))
 }
 
 /// Definitions.
@@ -124,9 +123,9 @@ async fn list(
     caller: Caller,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<axum::response::Response> {
-    caller.may(&app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let lines = client.definitions(None).await?;
+    let namespace = client.namespace_name().clone();
+    let lines = app.gate(&caller).run(ListDefinitions { namespace, name: None }).await?;
     Ok(answer(&DefinitionsJson { definitions: lines.iter().map(LineJson::of).collect() }))
 }
 
@@ -139,8 +138,9 @@ async fn versions(
     InPath(name): InPath<String>,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<axum::response::Response> {
-    caller.may(&app, About::Everything).await?;
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
+    let namespace = client.namespace_name().clone();
+    app.gate(&caller).admit(ListDefinitions { namespace, name: None }).await?;
     let lines = client.definitions(Some(&name)).await.map_err(query_problem)?;
     if lines.is_empty() {
         return Err(Rejected::UnknownDefinition { name, version: None }.into());
@@ -171,11 +171,8 @@ async fn get(
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
     let found = client.definition(&name, query.version.as_deref()).await.map_err(query_problem)?;
     let stored = found.ok_or(Rejected::UnknownDefinition { name, version: query.version })?;
-    let about = About::Definition {
-        namespace: &stored.namespace,
-        name: stored.name(),
-        version: Some(&stored.version),
-    };
-    caller.may(&app, about).await?;
+    let (namespace, name) = (stored.namespace.clone(), stored.name().clone());
+    let version = Some(stored.version.clone());
+    app.gate(&caller).admit(GetDefinition { namespace, name, version }).await?;
     Ok(answer(&DefinitionJson::of(&stored)))
 }

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::Entity;
+use windlass::verbs::{HasEntity, ListEntities, SetEntity};
+use windlass::{Entity, Name};
 
 use super::super::extract::{InPath, Query};
-use super::super::{About, Answered, App, Caller};
+use super::super::{Answered, App, Caller, name_or_default};
 use super::tasks::{bad_query, query_problem};
 
 pub(crate) fn reads() -> OpenApiRouter<App> {
@@ -74,11 +75,12 @@ async fn list(
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Answered<Json<EntitiesJson>> {
-    caller.may(&app, About::Everything).await?;
-    let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
+    let namespace = namespace(query.namespace.as_deref())?;
     let after = query.after.as_deref().map(str::parse::<Entity>).transpose();
     let (after, limit) = (after.map_err(|invalid| bad_query(&invalid))?, query.limit.unwrap_or(100));
-    let found = client.entities(after.as_ref(), limit).await.map_err(query_problem)?;
+    let ListEntities { namespace, after, limit } =
+        app.gate(&caller).admit(ListEntities { namespace, after, limit }).await?;
+    let found = app.windlass.store().entities(namespace, after, limit).await.map_err(query_problem)?;
     let entities: Vec<String> = found.iter().map(ToString::to_string).collect();
     let next_after = entities.last().filter(|_| entities.len() == limit).cloned();
     Ok(Json(EntitiesJson { entities, next_after }))
@@ -104,10 +106,9 @@ async fn get(
     InPath(entity): InPath<Entity>,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Json<EntityJson>> {
-    caller.may(&app, About::Everything).await?;
-    let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let registered = client.has_entity(entity.as_str()).await?;
-    Ok(Json(EntityJson { entity: entity.to_string(), registered, changed: None }))
+    let (namespace, told) = (namespace(query.namespace.as_deref())?, entity.to_string());
+    let registered = app.gate(&caller).run(HasEntity { namespace, entity }).await?;
+    Ok(Json(EntityJson { entity: told, registered, changed: None }))
 }
 
 /// Register an entity
@@ -119,7 +120,7 @@ async fn register(
     InPath(entity): InPath<Entity>,
     Query(query): Query<ChangeQuery>,
 ) -> Answered<Json<EntityJson>> {
-    set(&app, &caller, &entity, query, true).await
+    set(&app, caller, entity, query, true).await
 }
 
 /// Forget an entity; its tasks stay
@@ -131,24 +132,23 @@ async fn forget(
     InPath(entity): InPath<Entity>,
     Query(query): Query<ChangeQuery>,
 ) -> Answered<Json<EntityJson>> {
-    set(&app, &caller, &entity, query, false).await
+    set(&app, caller, entity, query, false).await
 }
 
 async fn set(
     app: &App,
-    caller: &Caller,
-    entity: &Entity,
+    caller: Caller,
+    entity: Entity,
     query: ChangeQuery,
     known: bool,
 ) -> Answered<Json<EntityJson>> {
-    caller.may(app, About::Everything).await?;
-    let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let action = if known { "entity.register" } else { "entity.forget" };
-    let by = caller.by(query.actor.as_deref(), query.reason);
-    caller.audit(app, action, entity.as_str(), &by).await?;
-    let changed = match known {
-        true => client.register_entity(entity.as_str()).await?,
-        false => client.forget_entity(entity.as_str()).await?,
-    };
-    Ok(Json(EntityJson { entity: entity.to_string(), registered: known, changed: Some(changed) }))
+    let namespace = namespace(query.namespace.as_deref())?;
+    let (caller, told) = (caller.because(query.actor, query.reason), entity.to_string());
+    let changed = app.gate(&caller).run(SetEntity { namespace, entity, known }).await?;
+    Ok(Json(EntityJson { entity: told, registered: known, changed: Some(changed) }))
+}
+
+/// Whose, as the query says.
+fn namespace(given: Option<&str>) -> Answered<Name> {
+    name_or_default(given, Name::namespace).map_err(|invalid| bad_query(&invalid))
 }

@@ -17,7 +17,10 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::{Change, Event, EventId, Events, Invalid, Name, State, TaskId, WorkflowId, WorkflowState};
+use windlass::verbs::ListTasks;
+use windlass::{
+    Change, Event, EventId, Events, Filter, Invalid, Name, Page, State, TaskId, WorkflowId, WorkflowState,
+};
 
 use super::super::extract::Query;
 use super::super::feed::Listener;
@@ -206,7 +209,10 @@ async fn events(
     headers: HeaderMap,
 ) -> Answered<Response> {
     let wanted = query.wanted().map_err(|invalid| bad_query(&invalid))?;
-    caller.check_listing(wanted.queue.as_ref())?;
+    // Changes are open to whoever may list what changes.
+    let filter =
+        Filter { namespace: wanted.namespace.clone(), queue: wanted.queue.clone(), ..Filter::default() };
+    app.gate(&caller).admit(ListTasks { filter, page: Page::default() }).await?;
     if app.feed.listeners() >= app.limits.polls {
         return Err(Problem::overloaded("as many listen to events as may; try again later"));
     }

@@ -16,25 +16,9 @@ pub(super) mod workers;
 pub(super) mod workflows;
 
 use utoipa_axum::router::OpenApiRouter;
-use windlass::Command;
 use windlass::access::Scope;
 
 use super::{App, meta};
-
-/// What an operator does to a task, as the audit calls it.
-fn verb(command: &Command) -> &'static str {
-    match command {
-        Command::Cancel { .. } => "cancel",
-        Command::Retry { .. } => "retry",
-        Command::Resolve { .. } => "resolve",
-        Command::Skip { .. } => "skip",
-        Command::Delete { .. } => "delete",
-        Command::Postpone { .. } => "postpone",
-        Command::Promote { .. } => "promote",
-        Command::Expire { .. } => "expire",
-        _ => "change",
-    }
-}
 
 /// All routes, by what they need: one of the scopes, or nothing.
 pub(super) fn all() -> Vec<(&'static [Scope], OpenApiRouter<App>)> {

@@ -7,6 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::Name;
+use windlass::verbs::Pause;
 
 use super::super::extract::{InPath, OptionalBody, Query};
 use super::super::{Answered, App, Caller, name_or_default};
@@ -49,7 +50,7 @@ async fn list(
     let namespace = query.namespace.as_deref().map(Name::namespace).transpose();
     let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
     let mut queues = QueueJson::all(&app.client(None)?, namespace.as_ref()).await?;
-    queues.retain(|queue| caller.sees(&[Name::stored(queue.name())]));
+    queues.retain(|queue| caller.sees(&Name::stored(queue.name())));
     Ok(Json(QueuesJson { queues }))
 }
 
@@ -68,19 +69,17 @@ struct PauseJson {
 
 async fn set(
     app: &App,
-    caller: &Caller,
+    caller: Caller,
     queue: &str,
     body: PauseJson,
     paused: bool,
 ) -> Answered<Json<PausedJson>> {
     let queue = Name::queue(queue).map_err(|invalid| bad_query(&invalid))?;
     let namespace = name_or_default(body.namespace.as_deref(), Name::namespace)?;
-    caller.check_queue(&queue)?;
-    let (action, subject) =
-        (if paused { "queue.pause" } else { "queue.resume" }, format!("{namespace}/{queue}"));
-    caller.audit(app, action, &subject, &caller.by(body.actor.as_deref(), body.reason)).await?;
-    app.client(Some(&namespace))?.pause(&queue, paused).await?;
-    Ok(Json(PausedJson { namespace: namespace.to_string(), queue: queue.to_string(), paused }))
+    let told = PausedJson { namespace: namespace.to_string(), queue: queue.to_string(), paused };
+    let caller = caller.because(body.actor, body.reason);
+    app.gate(&caller).run(Pause { namespace, queue, paused }).await?;
+    Ok(Json(told))
 }
 
 /// Let nothing more of a queue be claimed; what is running goes on
@@ -92,7 +91,7 @@ async fn pause(
     InPath(queue): InPath<String>,
     OptionalBody(body): OptionalBody<PauseJson>,
 ) -> Answered<Json<PausedJson>> {
-    set(&app, &caller, &queue, body, true).await
+    set(&app, caller, &queue, body, true).await
 }
 
 /// Let a paused queue go on
@@ -104,5 +103,5 @@ async fn resume(
     InPath(queue): InPath<String>,
     OptionalBody(body): OptionalBody<PauseJson>,
 ) -> Answered<Json<PausedJson>> {
-    set(&app, &caller, &queue, body, false).await
+    set(&app, caller, &queue, body, false).await
 }

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::verbs::{FireSchedule, ListSchedules, RemoveSchedule, SetSchedule};
 use windlass::{Client, Invalid, Name, NewTask, Rejected, Schedule, Start};
 
 use super::super::extract::{InPath, JsonBody, OptionalBody, Query};
-use super::super::{About, Answered, App, Caller};
-use super::tasks::{ByJson, answer, query_problem};
+use super::super::{Answered, App, Caller, name_or_default};
+use super::tasks::{ByJson, answer, bad_query, query_problem};
 use crate::options::submit;
 use crate::schedule::look;
 use crate::show::schedule::ScheduleJson;
@@ -58,9 +59,8 @@ async fn list(
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let mut schedules = client.store().schedules().await?;
+    let mut schedules = app.gate(&caller).run(ListSchedules {}).await?;
     schedules.retain(|one| query.namespace.as_deref().is_none_or(|wanted| *one.namespace == *wanted));
-    schedules.retain(|one| caller.sees(std::slice::from_ref(&one.template.task().queue)));
     let mut seen = Vec::with_capacity(schedules.len());
     for schedule in schedules {
         seen.push(look(&client, schedule).await?);
@@ -144,9 +144,6 @@ async fn set(
     let namespace = Name::namespace(query.namespace.as_deref().unwrap_or("default"))?;
     let task = body.task.task(&namespace)?;
     check(&task, &namespace)?;
-    caller.check_queue(&task.queue)?;
-    // One that is there already is changed.
-    caller.may(&app, About::Schedule { namespace: &namespace, name: &name }).await?;
     let mut schedule = client.schedule(&name, &body.cron, submit(&client, &task));
     if let Some(zone) = &body.zone {
         schedule = schedule.zone(zone);
@@ -160,9 +157,8 @@ async fn set(
     if body.paused {
         schedule = schedule.paused(true);
     }
-    let by = caller.by(body.actor.as_deref(), body.reason);
-    caller.audit(&app, "schedule.set", &format!("{namespace}/{name}"), &by).await?;
-    show(&client, schedule.await?).await
+    let (caller, schedule) = (caller.because(body.actor, body.reason), schedule.build().await?);
+    show(&client, app.gate(&caller).run(SetSchedule { schedule }).await?).await
 }
 
 /// Whose, who removes it, and why.
@@ -196,31 +192,28 @@ async fn remove(
     InPath(name): InPath<String>,
     Query(query): Query<RemoveQuery>,
 ) -> Answered<Json<RemovedJson>> {
-    let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let namespace = Name::namespace(query.namespace.as_deref().unwrap_or("default"))?;
-    caller.may(&app, About::Schedule { namespace: &namespace, name: &name }).await?;
-    let by = caller.by(query.actor.as_deref(), query.reason);
-    caller.audit(&app, "schedule.remove", &format!("{namespace}/{name}"), &by).await?;
-    if !client.remove_schedule(&name).await.map_err(query_problem)? {
+    let namespace = name_or_default(query.namespace.as_deref(), Name::namespace);
+    let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
+    let schedule = Name::new("schedule", &name).map_err(|invalid| bad_query(&invalid))?;
+    let told = RemovedJson { namespace: namespace.to_string(), name: name.clone(), removed: true };
+    let caller = caller.because(query.actor, query.reason);
+    if !app.gate(&caller).run(RemoveSchedule { namespace, name: schedule }).await? {
         return Err(Rejected::UnknownSchedule { name }.into());
     }
-    Ok(Json(RemovedJson { namespace: namespace.to_string(), name, removed: true }))
+    Ok(Json(told))
 }
 
 async fn pause_or_resume(
     app: &App,
-    caller: &Caller,
+    caller: Caller,
     (name, query): (&str, &NamespaceQuery),
     ByJson { reason, actor }: ByJson,
     paused: bool,
 ) -> Answered<Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let schedule = find(caller, &client, name).await?;
+    let (caller, schedule) = (caller.because(actor, reason), client.build_paused(name, paused).await?);
     let action = if paused { "schedule.pause" } else { "schedule.resume" };
-    let subject = format!("{}/{name}", schedule.namespace);
-    caller.audit(app, action, &subject, &caller.by(actor.as_deref(), reason)).await?;
-    let schedule = client.pause_schedule(name, paused).await?;
-    show(&client, schedule).await
+    show(&client, app.gate(&caller).called(action).run(SetSchedule { schedule }).await?).await
 }
 
 /// Let a schedule submit nothing
@@ -233,7 +226,7 @@ async fn pause(
     Query(query): Query<NamespaceQuery>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    pause_or_resume(&app, &caller, (&name, &query), by, true).await
+    pause_or_resume(&app, caller, (&name, &query), by, true).await
 }
 
 /// Let a schedule go on
@@ -246,7 +239,7 @@ async fn resume(
     Query(query): Query<NamespaceQuery>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    pause_or_resume(&app, &caller, (&name, &query), by, false).await
+    pause_or_resume(&app, caller, (&name, &query), by, false).await
 }
 
 /// Submit now what a schedule would submit
@@ -260,9 +253,8 @@ async fn run(
     OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<(StatusCode, Json<SubmittedJson>)> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let schedule = find(&caller, &client, &name).await?;
-    let subject = format!("{}/{name}", schedule.namespace);
-    caller.audit(&app, "schedule.run", &subject, &caller.by(actor.as_deref(), reason)).await?;
+    let (caller, firing) = (caller.because(actor, reason), client.build_firing(&name).await?);
+    app.gate(&caller).admit(FireSchedule { firing, term: None }).await?;
     let submitted = client.run_schedule(&name).await?;
     Ok((StatusCode::CREATED, Json(SubmittedJson::of(&submitted))))
 }

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::{Client, Executions, Invalid, Name, Patience, Timestamp};
+use windlass::verbs::{CountWorkflows, GetActivity, ListSlowest, ListWorkflows};
+use windlass::{Client, Executions, Invalid, Name, Page, Patience, Timestamp, WorkflowFilter};
 
 use super::super::extract::Query;
-use super::super::{About, Answered, App, Caller};
+use super::super::{Answered, App, Caller};
 use super::tasks::{at_most, bad_query, query_problem};
 use crate::moment;
 use crate::show::stats::{ExecutionJson, HealthJson, Numbers, StaleJson, StatsJson};
@@ -51,7 +52,7 @@ async fn stats(
     caller: Caller,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Json<StatsJson>> {
-    caller.may(&app, About::Everything).await?;
+    app.gate(&caller).admit(CountWorkflows {}).await?;
     let namespace = query.namespace()?;
     Ok(Json(StatsJson::of(&Numbers::read(&app.client(None)?, namespace.as_ref()).await?)))
 }
@@ -81,9 +82,9 @@ async fn analytics(
     caller: Caller,
     Query(query): Query<SinceQuery>,
 ) -> Answered<Json<HealthJson>> {
-    caller.may(&app, About::Everything).await?;
     let client = app.client(None)?;
     let since = since(&client, query.since.as_deref()).await?;
+    app.gate(&caller).admit(GetActivity { since }).await?;
     let health = client.functions().health().counts().await?;
     let metrics = client.functions().analytics().metrics(Some(since)).await?;
     Ok(Json(HealthJson::of(&health, &metrics)))
@@ -105,8 +106,9 @@ async fn stale(
     caller: Caller,
     Query(query): Query<NamespaceQuery>,
 ) -> Answered<Json<StaleListJson>> {
-    caller.may(&app, About::Everything).await?;
     let namespace = query.namespace()?;
+    let filter = WorkflowFilter { namespace: namespace.clone(), ..WorkflowFilter::default() };
+    app.gate(&caller).admit(ListWorkflows { filter, page: Page::default() }).await?;
     let mut stale = app.client(None)?.functions().health().stale(Patience::default()).await?;
     stale.retain(|one| namespace.as_ref().is_none_or(|wanted| one.workflow.namespace == *wanted));
     Ok(Json(StaleListJson { stale: stale.iter().map(StaleJson::of).collect() }))
@@ -161,10 +163,10 @@ async fn slowest(
     query: SlowestQuery,
     of_steps: bool,
 ) -> Answered<Json<ExecutionsJson>> {
-    caller.may(app, About::Everything).await?;
     let client = app.client(None)?;
     let since = since(&client, query.since.as_deref()).await?;
     let wanted = query.wanted(of_steps, since).map_err(|invalid| bad_query(&invalid))?;
+    let ListSlowest { wanted } = app.gate(caller).admit(ListSlowest { wanted }).await?;
     let found = client.functions().analytics().slowest(wanted).await.map_err(query_problem)?;
     Ok(Json(ExecutionsJson { slowest: found.iter().map(ExecutionJson::of).collect() }))
 }

@@ -8,14 +8,15 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::verbs::{GetFacts, GetTask, ListTasks, Submit, TakeTurn};
 use windlass::{
     By, Command, Cursor, Entity, Error, Filter, Invalid, Name, NewTask, OnConflict, Page, Record, Rejected,
-    Submitted, Task, TaskId, WorkflowId, limits,
+    Submitted, Task, TaskId, Turn, WorkflowId, limits,
 };
 
 use super::super::extract::{InPath, JsonBody, OptionalBody, Query};
 use super::super::trace::{TRACEPARENT, Trace};
-use super::super::{About, Answered, App, Caller, Problem};
+use super::super::{Answered, App, Caller, Problem};
 use crate::show::explanation::WhyJson;
 use crate::show::task::{ReceiptJson, RecordJson, SubmittedJson, TaskJson};
 use crate::wire::NewTaskJson;
@@ -56,8 +57,7 @@ async fn submit(
     trace: Trace,
     JsonBody(body): JsonBody<NewTaskJson>,
 ) -> Answered<(StatusCode, Json<SubmittedJson>)> {
-    let task = admit(&caller, trace, body)?;
-    let submitted = submit_all(&app, vec![task]).await?.remove(0);
+    let submitted = submit_all(&app, &caller, vec![task(trace, body)?]).await?.remove(0);
     let status = if submitted.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(SubmittedJson::of(&submitted))))
 }
@@ -90,25 +90,26 @@ async fn submit_batch(
     trace: Trace,
     JsonBody(body): JsonBody<NewTasksJson>,
 ) -> Answered<(StatusCode, Json<SubmittedTasksJson>)> {
-    let admitted = body.tasks.into_iter().enumerate().map(|(index, task)| {
-        admit(&caller, trace, task).map_err(|problem| Problem { index: Some(index), ..problem })
-    });
-    let tasks = admitted.collect::<Answered<Vec<_>>>()?;
-    let submitted = submit_all(&app, tasks).await?;
+    let tasks =
+        body.tasks.into_iter().enumerate().map(|(index, body)| {
+            task(trace, body).map_err(|problem| Problem { index: Some(index), ..problem })
+        });
+    let tasks = tasks.collect::<Answered<Vec<_>>>()?;
+    let submitted = submit_all(&app, &caller, tasks).await?;
     let tasks = submitted.iter().map(SubmittedJson::of).collect();
     Ok((StatusCode::CREATED, Json(SubmittedTasksJson { tasks })))
 }
 
-/// A task that the caller may submit, with the caller as its actor; part of what the request is part of, unless it says otherwise.
-fn admit(caller: &Caller, trace: Trace, body: NewTaskJson) -> Answered<NewTask> {
+/// A task to submit. Default trace: that of the request.
+fn task(trace: Trace, body: NewTaskJson) -> Answered<NewTask> {
     let task = body.task(&Name::default())?;
-    caller.check_queue(&task.queue)?;
-    Ok(NewTask { actor: caller.actor(None), traceparent: task.traceparent.or(trace.0), ..task })
+    Ok(NewTask { actor: None, traceparent: task.traceparent.or(trace.0), ..task })
 }
 
 /// Submits all or none. A task whose id exists, and which is the same, was submitted by a request whose answer was lost; beside it, one whose key
 /// belongs to an older task was not new then either.
-async fn submit_all(app: &App, tasks: Vec<NewTask>) -> Answered<Vec<Submitted>> {
+async fn submit_all(app: &App, caller: &Caller, tasks: Vec<NewTask>) -> Answered<Vec<Submitted>> {
+    let Submit { tasks } = app.gate(caller).admit(Submit { tasks }).await?;
     let client = app.client(None)?;
     match client.submit_all(tasks.clone()).await {
         Err(error) if matches!(error.rejected(), Some(Rejected::IdConflict { .. })) => {
@@ -134,7 +135,7 @@ async fn older(client: &windlass::Client, new: &NewTask) -> Answered<Option<Reco
     let Some(key) = new.key.as_deref().filter(|_| new.on_conflict == OnConflict::Return) else {
         return Ok(None);
     };
-    match client.store().find(&new.namespace, &new.kind, key).await? {
+    match client.store().find(new.namespace.clone(), new.kind.clone(), key.into()).await? {
         Some(id) => Ok(client.get(id).await?),
         None => Ok(None),
     }
@@ -244,9 +245,10 @@ async fn list(
     Query(query): Query<ListQuery>,
 ) -> Answered<axum::response::Response> {
     let filter = query.filter().map_err(|invalid| bad_query(&invalid))?;
-    caller.check_listing(filter.queue.as_ref())?;
     let page = page(query.limit, query.cursor.as_deref(), query.oldest_first);
-    let listing = app.client(None)?.list(filter, page.map_err(|invalid| bad_query(&invalid))?).await;
+    let page = page.map_err(|invalid| bad_query(&invalid))?;
+    let ListTasks { filter, page } = app.gate(&caller).admit(ListTasks { filter, page }).await?;
+    let listing = app.client(None)?.list(filter, page).await;
     let listing = listing.map_err(query_problem)?;
     let tasks = listing.tasks.iter().map(TaskJson::of).collect();
     Ok(answer(&TaskListJson { tasks, next_cursor: listing.next.map(|next| next.to_string()) }))
@@ -313,9 +315,7 @@ async fn show(app: &App, caller: &Caller, id: TaskId) -> Answered<axum::response
 
 /// A task that the caller may see.
 async fn find(app: &App, caller: &Caller, id: TaskId) -> Answered<Record> {
-    let record = app.client(None)?.get(id).await?.ok_or(Rejected::NotFound { task: id })?;
-    caller.check_queue(&record.task.spec.queue)?;
-    Ok(record)
+    Ok(app.gate(caller).run(GetTask { id }).await?.ok_or(Rejected::NotFound { task: id })?)
 }
 
 /// Why a task is not running
@@ -329,8 +329,7 @@ async fn why(
 ) -> Answered<Json<WhyJson>> {
     let client = app.client(None)?;
     let unknown = Rejected::NotFound { task: id };
-    let facts = client.store().facts(id).await?.ok_or(unknown.clone())?;
-    caller.check_queue(&facts.task.spec.queue)?;
+    let facts = app.gate(&caller).run(GetFacts { id }).await?.ok_or(unknown.clone())?;
     if facts.task.spec.workflow.is_some() {
         let step = client.explain_step(id).await?.ok_or(unknown)?;
         return Ok(Json(WhyJson::of_step(&step)));
@@ -403,16 +402,10 @@ impl ResolveJson {
 }
 
 /// Carries out an operator's command on a task that the caller may touch.
-async fn operate(
-    app: &App,
-    caller: &Caller,
-    id: TaskId,
-    by: &By,
-    command: Command,
-) -> Answered<Json<ReceiptJson>> {
-    caller.may(app, About::Task(id)).await?;
-    caller.audit(app, &format!("task.{}", super::verb(&command)), &id.to_string(), by).await?;
-    let receipt = app.fold.apply(vec![command]).await?.remove(0)?;
+pub(super) async fn operate(app: &App, caller: &Caller, command: Command) -> Answered<Json<ReceiptJson>> {
+    let turn = Turn { commands: vec![command], ..Turn::default() };
+    let TakeTurn { turn } = app.gate(caller).admit(TakeTurn { turn }).await?;
+    let receipt = app.fold.apply(turn.commands).await?.remove(0)?;
     Ok(Json(ReceiptJson::of(&receipt)))
 }
 
@@ -425,8 +418,7 @@ async fn cancel(
     InPath(id): InPath<TaskId>,
     OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason);
-    operate(&app, &caller, id, &by.clone(), Command::Cancel { task: id, by }).await
+    operate(&app, &caller, Command::Cancel { task: id, by: By { actor, note: reason } }).await
 }
 
 /// Let a task run now: a failed, dead or cancelled one again, a waiting one without its delay
@@ -438,8 +430,7 @@ async fn retry(
     InPath(id): InPath<TaskId>,
     OptionalBody(RetryJson { reason, actor, force }): OptionalBody<RetryJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason);
-    operate(&app, &caller, id, &by.clone(), Command::Retry { task: id, force, by }).await
+    operate(&app, &caller, Command::Retry { task: id, force, by: By { actor, note: reason } }).await
 }
 
 /// Settle a task by hand
@@ -451,9 +442,8 @@ async fn resolve(
     InPath(id): InPath<TaskId>,
     OptionalBody(body): OptionalBody<ResolveJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let (result, reason) = (body.result()?, body.reason);
-    let by = caller.by(body.actor.as_deref(), reason);
-    operate(&app, &caller, id, &by.clone(), Command::Resolve { task: id, result, by }).await
+    let (result, by) = (body.result()?, By { actor: body.actor, note: body.reason });
+    operate(&app, &caller, Command::Resolve { task: id, result, by }).await
 }
 
 /// Who intervenes, and why, where there is no body to say it.
@@ -476,6 +466,5 @@ async fn delete(
     InPath(id): InPath<TaskId>,
     Query(ByQuery { reason, actor }): Query<ByQuery>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason);
-    operate(&app, &caller, id, &by, Command::Delete { task: id }).await
+    operate(&app, &caller.because(actor, reason), Command::Delete { task: id }).await
 }

@@ -9,14 +9,15 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::verbs::{GetWorkflow, ListReadyWorkflows, ListWorkflows, Start, Steer};
 use windlass::{
-    By, Command, Inspection, Invalid, Name, ReadyWorkflow, Receipt, Rejected, Source, StartWorkflow,
-    Steering, WorkflowFilter, WorkflowId,
+    By, Command, Inspection, Invalid, Name, NewWorkflow, ReadyWorkflow, Rejected, Source, Steering,
+    WorkflowFilter, WorkflowId,
 };
 
 use super::super::extract::{BothInPath, InPath, JsonBody, OptionalBody, Query};
 use super::super::trace::{TRACEPARENT, Trace};
-use super::super::{About, Answered, App, Caller, name_or_default};
+use super::super::{Answered, App, Caller};
 use super::definitions::read;
 use super::tasks::{ByJson, ResolveJson, RetryJson, answer, at_most, bad_query, page, query_problem, words};
 use crate::picture::Format;
@@ -141,10 +142,10 @@ impl NewWorkflowJson {
         }
     }
 
-    fn start(&self, app: &App, caller: &Caller, trace: Trace, source: Source) -> Answered<StartWorkflow> {
+    fn start(&self, app: &App, trace: Trace) -> Answered<NewWorkflow> {
         let traceparent = self.traceparent.as_deref().map(str::parse).transpose()?.or(trace.0);
         let client = app.client(self.namespace.as_deref())?;
-        let mut start = match source {
+        let mut start = match self.source()? {
             Source::AdHoc(definition) => client.start_ad_hoc(*definition),
             Source::Named { name, .. } => client.start(&name),
         };
@@ -163,13 +164,10 @@ impl NewWorkflowJson {
         if let Some(traceparent) = traceparent {
             start = start.traceparent(traceparent);
         }
-        if let Some(actor) = caller.actor(None) {
-            start = start.actor(actor);
-        }
         if let Some(id) = &self.id {
             start = start.id(id.parse()?);
         }
-        Ok(start.priority(self.priority.unwrap_or(0)))
+        Ok(start.priority(self.priority.unwrap_or(0)).build()?)
     }
 }
 
@@ -188,10 +186,9 @@ async fn start(
     trace: Trace,
     JsonBody(body): JsonBody<NewWorkflowJson>,
 ) -> Answered<(StatusCode, Json<StartedJson>)> {
-    let (source, namespace) = (body.source()?, name_or_default(body.namespace.as_deref(), Name::namespace)?);
-    caller.may(&app, About::Start { namespace: &namespace, source: &source }).await?;
-    let start = body.start(&app, &caller, trace, source)?;
-    let started = match (start.await, &body.id) {
+    let workflow = body.start(&app, trace)?;
+    let Start { workflow } = app.gate(&caller).admit(Start { workflow }).await?;
+    let started = match (app.client(None)?.start_workflow(workflow).await, &body.id) {
         (Err(error), Some(id)) if matches!(error.rejected(), Some(Rejected::WorkflowIdConflict { .. })) => {
             // Sent before, and the answer was lost; or another workflow has this id.
             let found = app.client(None)?.workflow(id.parse()?).await?.map(|record| record.workflow);
@@ -258,10 +255,11 @@ async fn list(
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Answered<Response> {
-    caller.may(&app, About::Everything).await?;
     let filter = query.filter().map_err(|invalid| bad_query(&invalid))?;
     let page = page(query.limit, query.cursor.as_deref(), query.oldest_first);
-    let listing = app.client(None)?.workflows(filter, page.map_err(|invalid| bad_query(&invalid))?).await;
+    let page = page.map_err(|invalid| bad_query(&invalid))?;
+    let ListWorkflows { filter, page } = app.gate(&caller).admit(ListWorkflows { filter, page }).await?;
+    let listing = app.client(None)?.workflows(filter, page).await;
     let listing = listing.map_err(query_problem)?;
     let workflows = listing.workflows.iter().map(WorkflowJson::of).collect();
     Ok(answer(&WorkflowsJson { workflows, next_cursor: listing.next.map(|next| next.to_string()) }))
@@ -306,13 +304,14 @@ async fn ready(
     caller: Caller,
     Query(query): Query<ReadyQuery>,
 ) -> Answered<Response> {
-    caller.may(&app, About::Everything).await?;
     let limit = at_most(query.limit, 100).map_err(|invalid| bad_query(&invalid))?;
     let client = app.client(None)?;
     let namespace = query.namespace.as_deref().map(Name::namespace).transpose();
     let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
     let name = query.definition.as_deref().map(crate::definition::name).transpose();
     let name = name.map_err(|invalid| bad_query(&invalid))?;
+    let (of, called) = (namespace.clone(), name.clone());
+    app.gate(&caller).admit(ListReadyWorkflows { namespace: of, name: called, limit }).await?;
     let ready =
         client.functions().discovery().ready_workflows(namespace.as_ref(), name.as_ref(), limit).await;
     let (ready, now) = (ready.map_err(query_problem)?, client.store().now().await?);
@@ -346,7 +345,7 @@ async fn get(
     InPath(id): InPath<WorkflowId>,
     Query(query): Query<StepsQuery>,
 ) -> Answered<Response> {
-    caller.may(&app, About::Workflow(id)).await?;
+    app.gate(&caller).admit(GetWorkflow { id }).await?;
     let most = Steps { steps: query.steps.unwrap_or(1_000), items: query.items.unwrap_or(10) };
     let seen = Seen::look(&app.client(None)?, id, most).await?;
     let seen = seen.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
@@ -354,7 +353,7 @@ async fn get(
 }
 
 async fn inspect(app: &App, caller: &Caller, id: WorkflowId) -> Answered<Inspection> {
-    caller.may(app, About::Workflow(id)).await?;
+    app.gate(caller).admit(GetWorkflow { id }).await?;
     Ok(app.client(None)?.inspect(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?)
 }
 
@@ -398,7 +397,7 @@ async fn ancestors(
     caller: Caller,
     BothInPath(id, step): BothInPath<WorkflowId, String>,
 ) -> Answered<Response> {
-    caller.may(&app, About::Workflow(id)).await?;
+    app.gate(&caller).admit(GetWorkflow { id }).await?;
     let ancestors = app.client(None)?.ancestors(id, &step).await.map_err(step_problem)?;
     Ok(answer(&AncestorsJson { ancestors: ancestors.iter().map(AncestorJson::of).collect() }))
 }
@@ -418,12 +417,11 @@ async fn steer(
     app: &App,
     caller: &Caller,
     id: WorkflowId,
-    (verb, steering): (&str, Steering),
+    steering: Steering,
     ByJson { reason, actor }: ByJson,
 ) -> Answered<Response> {
-    caller.may(app, About::Everything).await?;
-    let by = caller.by(actor.as_deref(), reason);
-    caller.audit(app, &format!("workflow.{verb}"), &id.to_string(), &by).await?;
+    let steer = Steer { workflow: id, steering, by: By { actor, note: reason } };
+    let Steer { steering, by, .. } = app.gate(caller).admit(steer).await?;
     let workflow = app.client(None)?.steer(id, steering, by).await?;
     Ok(answer(&WorkflowJson::of(&workflow)))
 }
@@ -437,7 +435,7 @@ async fn cancel(
     InPath(id): InPath<WorkflowId>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    steer(&app, &caller, id, ("cancel", Steering::Cancel), by).await
+    steer(&app, &caller, id, Steering::Cancel, by).await
 }
 
 /// Let nothing more of a workflow start; what is running goes on
@@ -449,7 +447,7 @@ async fn pause(
     InPath(id): InPath<WorkflowId>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    steer(&app, &caller, id, ("pause", Steering::Pause), by).await
+    steer(&app, &caller, id, Steering::Pause, by).await
 }
 
 /// Let a paused workflow go on
@@ -461,7 +459,7 @@ async fn resume(
     InPath(id): InPath<WorkflowId>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    steer(&app, &caller, id, ("resume", Steering::Resume), by).await
+    steer(&app, &caller, id, Steering::Resume, by).await
 }
 
 /// Settle a workflow by hand: what has not ended is cancelled
@@ -473,7 +471,7 @@ async fn resolve(
     InPath(id): InPath<WorkflowId>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    steer(&app, &caller, id, ("resolve", Steering::Resolve), by).await
+    steer(&app, &caller, id, Steering::Resolve, by).await
 }
 
 /// Take the failures of a workflow that is blocked by them as final
@@ -485,7 +483,7 @@ async fn give_up(
     InPath(id): InPath<WorkflowId>,
     OptionalBody(by): OptionalBody<ByJson>,
 ) -> Answered<Response> {
-    steer(&app, &caller, id, ("give_up", Steering::GiveUp), by).await
+    steer(&app, &caller, id, Steering::GiveUp, by).await
 }
 
 /// From which step a workflow is repeated.
@@ -508,10 +506,10 @@ async fn rerun(
     InPath(id): InPath<WorkflowId>,
     JsonBody(RerunJson { from, reason, actor }): JsonBody<RerunJson>,
 ) -> Answered<(StatusCode, Json<StartedJson>)> {
-    caller.may(&app, About::Everything).await?;
-    let by = caller.by(actor.as_deref(), reason);
-    caller.audit(&app, "workflow.rerun", &id.to_string(), &by).await?;
-    let started = app.client(None)?.rerun(id, &from, by).await?;
+    let (client, caller) = (app.client(None)?, caller.because(actor, reason));
+    let workflow = client.build_rerun(id, &from, By::default()).await?;
+    let Start { workflow } = app.gate(&caller).admit(Start { workflow }).await?;
+    let started = client.start_new(workflow).await?;
     Ok((StatusCode::CREATED, Json(StartedJson::of(&started))))
 }
 
@@ -520,15 +518,10 @@ async fn operate(
     app: &App,
     caller: &Caller,
     (id, step): (WorkflowId, &str),
-    by: &By,
     command: impl FnOnce(windlass::TaskId) -> Command,
 ) -> Answered<Json<ReceiptJson>> {
-    let client = app.client(None)?;
-    let command = command(client.step(id, step).await.map_err(step_problem)?);
-    caller.may(app, About::Task(command.task())).await?;
-    caller.audit(app, &format!("step.{}", super::verb(&command)), &format!("{id}/{step}"), by).await?;
-    let receipt: Receipt = app.fold.apply(vec![command]).await?.remove(0)?;
-    Ok(Json(ReceiptJson::of(&receipt)))
+    let step = app.client(None)?.step(id, step).await.map_err(step_problem)?;
+    super::tasks::operate(app, caller, command(step)).await
 }
 
 /// Stop a step
@@ -541,8 +534,8 @@ async fn cancel_step(
     BothInPath(id, step): BothInPath<WorkflowId, String>,
     OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason);
-    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Cancel { task, by }).await
+    let by = By { actor, note: reason };
+    operate(&app, &caller, (id, &step), |task| Command::Cancel { task, by }).await
 }
 
 /// Let a step run now: a failed or cancelled one again, a waiting one without its delay
@@ -555,8 +548,8 @@ async fn retry_step(
     BothInPath(id, step): BothInPath<WorkflowId, String>,
     OptionalBody(RetryJson { reason, actor, force }): OptionalBody<RetryJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason);
-    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Retry { task, force, by }).await
+    let by = By { actor, note: reason };
+    operate(&app, &caller, (id, &step), |task| Command::Retry { task, force, by }).await
 }
 
 /// Settle a step by hand, with what it would have returned
@@ -569,9 +562,8 @@ async fn resolve_step(
     BothInPath(id, step): BothInPath<WorkflowId, String>,
     OptionalBody(body): OptionalBody<ResolveJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let (result, reason) = (body.result()?, body.reason);
-    let by = caller.by(body.actor.as_deref(), reason);
-    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Resolve { task, result, by }).await
+    let (result, by) = (body.result()?, By { actor: body.actor, note: body.reason });
+    operate(&app, &caller, (id, &step), |task| Command::Resolve { task, result, by }).await
 }
 
 /// Decide that a step is not needed; what needs it is skipped too
@@ -584,6 +576,6 @@ async fn skip_step(
     BothInPath(id, step): BothInPath<WorkflowId, String>,
     OptionalBody(ByJson { reason, actor }): OptionalBody<ByJson>,
 ) -> Answered<Json<ReceiptJson>> {
-    let by = caller.by(actor.as_deref(), reason);
-    operate(&app, &caller, (id, &step), &by.clone(), |task| Command::Skip { task, by }).await
+    let by = By { actor, note: reason };
+    operate(&app, &caller, (id, &step), |task| Command::Skip { task, by }).await
 }

@@ -107,7 +107,7 @@ impl Journal {
     /// Prunes, and logs it.
     pub async fn prune(&self, store: &dyn Store, retention: &Retention, limit: usize) -> Result<usize> {
         let pending = self.invoke(Op::Prune);
-        let pruned = store.prune(retention, limit).await;
+        let pruned = store.prune(retention.clone(), limit).await;
         pending.end(pruned.as_ref().map(|pruned| Answer::Pruned(*pruned)));
         pruned
     }

@@ -49,7 +49,7 @@ pub(super) async fn check(store: &dyn Store, records: &[Record]) {
         let Workflow { id, namespace, name, key, .. } = &record.workflow;
         if let Some(key) = key {
             assert!(keys.insert((namespace.clone(), name.clone(), key.clone())), "I8: two have key {key:?}");
-            let found = store.find_workflow(namespace, name, key).await.unwrap();
+            let found = store.find_workflow(namespace.clone(), name.clone(), key.into()).await.unwrap();
             assert_eq!(found, Some(*id), "I8: key {key:?} finds its workflow");
         }
     }

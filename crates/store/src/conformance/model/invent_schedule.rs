@@ -80,6 +80,7 @@ impl World {
             last_at: (!by_hand && !tasks.is_empty()).then_some(schedule.next_at),
             tasks,
             skipped: u32::try_from(self.random.below(3)).unwrap(),
+            left_out: self.note().filter(|_| self.random.chance(20)),
             error: self.note().filter(|_| self.random.chance(20)),
         };
         Operation::Fire(firing, self.random.chance(20).then(|| self.term()))

@@ -154,8 +154,8 @@ impl Wrap for Liar {
         Ok(turned)
     }
 
-    async fn deregister(&self, inner: &dyn Store, worker: &WorkerId) -> Result<()> {
-        let known = inner.workers().await?.iter().any(|known| known.id == *worker);
+    async fn deregister(&self, inner: &dyn Store, worker: WorkerId) -> Result<()> {
+        let known = inner.workers().await?.iter().any(|known| known.id == worker);
         if self.lies(Lie::RevivesWorker, known) {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl Wrap for Liar {
         Ok(facts)
     }
 
-    async fn pause(&self, inner: &dyn Store, namespace: &Name, queue: &Name, paused: bool) -> Result<()> {
+    async fn pause(&self, inner: &dyn Store, namespace: Name, queue: Name, paused: bool) -> Result<()> {
         let known = inner.paused().await?.contains(&(namespace.clone(), queue.clone()));
         if self.lies(Lie::IgnoresPause, paused && !known) {
             return Ok(());
@@ -264,7 +264,7 @@ impl Wrap for Liar {
         Ok(Reconciled { repaired, ..look })
     }
 
-    async fn prune(&self, inner: &dyn Store, retention: &Retention, limit: usize) -> Result<usize> {
+    async fn prune(&self, inner: &dyn Store, retention: Retention, limit: usize) -> Result<usize> {
         let done = inner.prune(retention, limit).await?;
         Ok(done + usize::from(self.lies(Lie::PrunesTooFew, done > 0)))
     }

@@ -75,32 +75,34 @@ impl Operation {
                 Answer::Chores(due, store.turn(Turn { commands, claim: None, term }).await)
             }
             Self::Register(worker) => Answer::Registered(store.register(worker).await),
-            Self::Heartbeat(worker, held) => Answer::Pulse(store.heartbeat(&worker, held).await),
-            Self::Deregister(worker) => Answer::Done(store.deregister(&worker).await),
-            Self::Campaign(candidate, lease) => Answer::Campaigned(store.campaign(&candidate, lease).await),
-            Self::Resign(candidate, term) => Answer::Done(store.resign(&candidate, term).await),
+            Self::Heartbeat(worker, held) => Answer::Pulse(store.heartbeat(worker.clone(), held).await),
+            Self::Deregister(worker) => Answer::Done(store.deregister(worker.clone()).await),
+            Self::Campaign(candidate, lease) => {
+                Answer::Campaigned(store.campaign(candidate.clone(), lease).await)
+            }
+            Self::Resign(candidate, term) => Answer::Done(store.resign(candidate.clone(), term).await),
             Self::Pause(namespace, queue, paused) => {
-                Answer::Done(store.pause(&namespace, &queue, paused).await)
+                Answer::Done(store.pause(namespace.clone(), queue.clone(), paused).await)
             }
             Self::SetEntity(namespace, entity, known) => {
-                Answer::Changed(store.set_entity(&namespace, &entity, known).await)
+                Answer::Changed(store.set_entity(namespace.clone(), entity.clone(), known).await)
             }
             Self::SetSchedule(schedule) => {
                 Answer::Scheduled(store.set_schedule(*schedule).await.map(Box::new))
             }
             Self::RemoveSchedule(namespace, name) => {
-                Answer::Changed(store.remove_schedule(&namespace, &name).await)
+                Answer::Changed(store.remove_schedule(namespace.clone(), name.clone()).await)
             }
             Self::Fire(firing, term) => Answer::Submitted(store.fire(firing, term).await),
             Self::Define(namespace, definition) => {
-                Answer::Defined(store.define(&namespace, *definition).await)
+                Answer::Defined(store.define(namespace.clone(), *definition).await)
             }
             Self::Start(new) => Answer::Started(store.start(*new).await),
             Self::Steer(id, steering, by) => {
                 Answer::Steered(store.steer(id, steering, by).await.map(Box::new))
             }
             Self::Reconcile(after, limit) => Answer::Reconciled(store.reconcile(after, limit).await),
-            Self::Prune(retention, limit) => Answer::Pruned(store.prune(&retention, limit).await),
+            Self::Prune(retention, limit) => Answer::Pruned(store.prune(retention.clone(), limit).await),
             Self::Clock(_) | Self::Crash => Answer::Done(Ok(())),
         }
     }

@@ -5,15 +5,17 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use windlass_core::{
-    By, Command, Executions, Name, Retention, State, Steering, TaskId, Timestamp, WorkerId, WorkflowId,
-    WorkflowState,
+    By, Command, Entity, Executions, Name, Retention, State, Steering, TaskId, Timestamp, WorkerId,
+    WorkflowId, WorkflowState,
 };
 
 use super::operation::{Answer, Operation};
 use super::random::Random;
 use super::world::{ENTITIES, KEYS, KINDS, NAMESPACES, QUEUES, TAGS, WORKERS, World};
 use crate::conformance::{Case, invariants};
-use crate::{Clock, Filter, ManualClock, MemoryStore, Page, Result, Store, Turn, WorkflowFilter};
+use crate::{
+    Catalog, Clock, Filter, ManualClock, MemoryStore, Page, Reads, Result, Store, Turn, WorkflowFilter,
+};
 
 /// Two stores that must not differ.
 pub(super) struct Pair<'a> {
@@ -123,15 +125,19 @@ impl<'a> Pair<'a> {
     async fn compare_definitions(&self) {
         let (tested, model) = (self.case.store(), &self.model);
         for namespace in NAMESPACES.map(Name::stored) {
-            let lines = model.definitions(&namespace, None).await.unwrap();
-            same_each("the definitions", &tested.definitions(&namespace, None).await.unwrap(), &lines);
+            let lines = model.definitions(namespace.clone(), None).await.unwrap();
+            same_each("the definitions", &tested.definitions(namespace.clone(), None).await.unwrap(), &lines);
             // Those of earlier sequences are as they were.
             for line in lines.iter().rev().take(2) {
-                let versions = model.definitions(&namespace, Some(&line.name)).await;
-                let known = tested.definitions(&namespace, Some(&line.name)).await;
+                let versions = model.definitions(namespace.clone(), Some(line.name.clone())).await;
+                let known = tested.definitions(namespace.clone(), Some(line.name.clone())).await;
                 same("the versions", &known, &versions);
-                let newest = model.definition(&namespace, &line.name, None).await;
-                same("the newest", &tested.definition(&namespace, &line.name, None).await, &newest);
+                let newest = model.definition(namespace.clone(), line.name.clone(), None).await;
+                same(
+                    "the newest",
+                    &tested.definition(namespace.clone(), line.name.clone(), None).await,
+                    &newest,
+                );
             }
         }
     }
@@ -206,27 +212,33 @@ impl<'a> Pair<'a> {
         for namespace in NAMESPACES.map(Name::stored) {
             for kind in KINDS.map(Name::stored) {
                 for key in KEYS {
-                    let found = self.model.find(&namespace, &kind, key).await;
+                    let found = self.model.find(namespace.clone(), kind.clone(), key.into()).await;
                     let what = format!("find({namespace}, {kind}, {key:?})");
-                    same(&what, &tested.find(&namespace, &kind, key).await, &found);
+                    same(&what, &tested.find(namespace.clone(), kind.clone(), key.into()).await, &found);
                 }
             }
             for name in ["flow", "Flow"].map(Name::stored) {
                 for key in KEYS {
-                    let found = self.model.find_workflow(&namespace, &name, key).await;
+                    let found = self.model.find_workflow(namespace.clone(), name.clone(), key.into()).await;
                     let what = format!("find_workflow({namespace}, {name}, {key:?})");
-                    same(&what, &tested.find_workflow(&namespace, &name, key).await, &found);
+                    same(
+                        &what,
+                        &tested.find_workflow(namespace.clone(), name.clone(), key.into()).await,
+                        &found,
+                    );
                 }
             }
             for entity in ENTITIES {
-                let entity = entity.parse().unwrap();
-                let known = self.model.has_entity(&namespace, &entity).await;
+                let entity: Entity = entity.parse().unwrap();
+                let known = self.model.has_entity(namespace.clone(), entity.clone()).await;
                 let what = format!("has_entity({namespace}, {entity})");
-                same(&what, &tested.has_entity(&namespace, &entity).await, &known);
-                for (after, limit) in [(None, 0), (None, 9), (Some(&entity), 1), (Some(&entity), 9)] {
-                    let listed = self.model.entities(&namespace, after, limit).await;
+                same(&what, &tested.has_entity(namespace.clone(), entity.clone()).await, &known);
+                for (after, limit) in
+                    [(None, 0), (None, 9), (Some(entity.clone()), 1), (Some(entity.clone()), 9)]
+                {
+                    let listed = self.model.entities(namespace.clone(), after.clone(), limit).await;
                     let what = format!("entities({namespace}, {after:?}, {limit})");
-                    same(&what, &tested.entities(&namespace, after, limit).await, &listed);
+                    same(&what, &tested.entities(namespace.clone(), after.clone(), limit).await, &listed);
                 }
             }
         }
@@ -267,8 +279,8 @@ impl<'a> Pair<'a> {
         let limit = random.pick(&[0, 1, 3, 1_000]);
         let (of, by) = (namespace.as_ref(), name.as_ref());
         let what = format!("the ready workflows of {of:?} {by:?} by {limit}");
-        let expected = self.model.ready_workflows(of, by, limit).await;
-        same(&what, &tested.ready_workflows(of, by, limit).await, &expected);
+        let expected = self.model.ready_workflows(of.cloned(), by.cloned(), limit).await;
+        same(&what, &tested.ready_workflows(of.cloned(), by.cloned(), limit).await, &expected);
         let wanted = Executions {
             of_steps: random.chance(50),
             since: self.clock.now().minus(std::time::Duration::from_secs(random.pick(&[

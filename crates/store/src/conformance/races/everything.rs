@@ -69,7 +69,7 @@ impl Hand<'_> {
             18 => {
                 let lease = |one: &Claimed| (one.task.id, one.task.status.lease);
                 let held: Vec<(TaskId, Lease)> = self.held.iter().map(lease).collect();
-                self.store.heartbeat(&self.worker, held).await.unwrap();
+                self.store.heartbeat(self.worker.clone(), held).await.unwrap();
             }
             _ => self.prune().await,
         }
@@ -121,7 +121,7 @@ impl Hand<'_> {
     async fn prune(&mut self) {
         let finals = State::ALL.into_iter().filter(|state| state.is_final());
         let keep = |keep: Retention, state| keep.keep(state, Duration::ZERO).unwrap();
-        let pruned = self.store.prune(&finals.fold(Retention::default(), keep), 5).await.unwrap();
+        let pruned = self.store.prune(finals.fold(Retention::default(), keep), 5).await.unwrap();
         self.rows.fetch_sub(i64::try_from(pruned).unwrap(), SeqCst);
     }
 }

@@ -1,4 +1,1 @@
-WITH begun AS (
-    UPDATE windlass.listening SET until = $2, ready = false WHERE until <= $1 RETURNING 1
-)
-SELECT windlass.switch_feed(true) FROM begun
+UPDATE windlass.listening SET until = $2, ready = false WHERE until <= $1 RETURNING 1

@@ -7,12 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::super::answer::Answering;
-use super::super::call::PROTOCOL;
 use super::super::options::Options;
+use super::super::protocol::PROTOCOL;
+use super::super::responder::Responder;
 use super::super::{RemoteStore, STORE_PATH};
 use super::task;
-use crate::{Error, MemoryStore, Store};
+use crate::{Error, MemoryStore, Reads, Store, Writes};
 
 /// What a server does with a connection.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Script {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let store = Arc::new(MemoryStore::default());
-        let answering = Arc::new(Answering::new(store.clone(), 7, "test"));
+        let answering = Arc::new(Responder::new(store.clone(), 7, "test"));
         let (closing, closed) = mpsc::unbounded_channel();
         let mut acts: Vec<Act> = acts.into_iter().collect();
         acts.reverse();
@@ -89,14 +89,14 @@ async fn body(stream: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
-async fn play(mut stream: TcpStream, act: Act, answering: &Answering) {
+async fn play(mut stream: TcpStream, act: Act, answering: &Responder) {
     while let Some(body) = body(&mut stream).await {
         let answer = match &act {
             Act::Swallow => return,
             Act::Hang => std::future::pending().await,
             Act::Say(text) => text.clone().into_bytes(),
             Act::Serve | Act::ServeOne | Act::SwallowDone => {
-                let answer = answering.answer(Answering::read(&body).unwrap()).await;
+                let answer = answering.answer(Responder::read(&body).unwrap()).await;
                 if matches!(act, Act::SwallowDone) {
                     return;
                 }

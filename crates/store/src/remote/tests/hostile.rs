@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use windlass_core::limits;
 
 use super::super::RemoteStore;
-use super::super::answer::Answering;
+use super::super::responder::Responder;
 use super::task;
-use crate::{Error, MemoryStore, Store};
+use crate::{Catalog, Error, MemoryStore, Reads};
 
 fn submit(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut call = json!({ "submit": { "tasks": [serde_json::to_value(task(1)).unwrap()] } });
@@ -22,10 +22,10 @@ fn what_is_no_call_is_refused() {
     for bad in
         ["", "{}", "null", "\"hello\"", "{\"nothing\":{}}", "{\"task\":{}}", "{\"hello\":{\"x\":1}}", &deep]
     {
-        assert!(matches!(Answering::read(bad.as_bytes()), Err(Error::Unusable(_))), "{bad:.40}");
+        assert!(matches!(Responder::read(bad.as_bytes()), Err(Error::Unusable(_))), "{bad:.40}");
     }
-    assert!(Answering::read(b"\xff\xfe").is_err());
-    Answering::read(&submit(|_| {})).unwrap();
+    assert!(Responder::read(b"\xff\xfe").is_err());
+    Responder::read(&submit(|_| {})).unwrap();
     for (field, value) in [
         ("kind", json!("a b")),
         ("queue", json!("")),
@@ -41,7 +41,7 @@ fn what_is_no_call_is_refused() {
         ("tags", json!([7])),
     ] {
         let body = submit(|task| task[field] = value.clone());
-        assert!(matches!(Answering::read(&body), Err(Error::Unusable(_))), "{field} {value}");
+        assert!(matches!(Responder::read(&body), Err(Error::Unusable(_))), "{field} {value}");
     }
 }
 
@@ -50,7 +50,7 @@ fn what_is_too_large_is_refused_as_stores_do() {
     let long = format!("\"{}\"", "x".repeat(limits::JSON_BYTES));
     let deep = "[".repeat(limits::JSON_DEPTH + 1) + &"]".repeat(limits::JSON_DEPTH + 1);
     for (payload, code) in [(long, "too_large"), (deep, "invalid_task")] {
-        let refused = Answering::read(&submit(|task| task["payload"] = json!(payload))).unwrap_err();
+        let refused = Responder::read(&submit(|task| task["payload"] = json!(payload))).unwrap_err();
         assert_eq!(refused.code(), code, "{refused}");
     }
 }
@@ -59,7 +59,7 @@ fn what_is_too_large_is_refused_as_stores_do() {
 #[tokio::test]
 async fn stores_check_what_is_theirs_to_check() {
     let store = Arc::new(MemoryStore::default());
-    let answering = Answering::new(store.clone(), 1, "test");
+    let answering = Responder::new(store.clone(), 1, "test");
     for (field, value) in [
         ("key", json!("")),
         ("tags", json!(vec!["x"; limits::TAGS + 1])),
@@ -67,7 +67,7 @@ async fn stores_check_what_is_theirs_to_check() {
         ("timeout", json!({ "secs": u64::MAX, "nanos": 0 })),
         ("ageing", json!({ "per_hour": u32::MAX, "per_retry": 0 })),
     ] {
-        let call = Answering::read(&submit(|task| task[field] = value.clone())).unwrap();
+        let call = Responder::read(&submit(|task| task[field] = value.clone())).unwrap();
         let answer: Value = serde_json::from_slice(&answering.answer(call).await).unwrap();
         assert!(answer["answer"]["Err"]["Rejected"]["Invalid"].is_object(), "{field}: {answer}");
     }
@@ -80,6 +80,6 @@ async fn numbers_that_json_has_no_words_for_are_refused_here() {
     let mut definition: windlass_core::Definition =
         serde_json::from_value(json!({ "name": "x", "steps": { "a": { "task": "k" } } })).unwrap();
     definition.steps[0].retry.factor = Some(f64::NAN);
-    let refused = store.define(&windlass_core::Name::default(), definition).await.unwrap_err();
+    let refused = store.define(windlass_core::Name::default(), definition).await.unwrap_err();
     assert_eq!(refused.code(), "invalid_definition");
 }

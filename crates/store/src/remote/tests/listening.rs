@@ -10,17 +10,17 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::super::RemoteStore;
-use super::super::answer::Answering;
-use super::super::call::Call;
 use super::super::options::ANSWER;
+use super::super::responder::Responder;
 use super::super::transport::{Errand, Lost, Parcel, Transport};
 use super::task;
-use crate::{MemoryStore, Store};
+use crate::verbs::{Call, ConnectionCall};
+use crate::{MemoryStore, Store, Writes};
 
 /// A way that can be cut, to a server that can be another one all of a sudden.
 #[derive(Debug)]
 struct Cable {
-    server: Mutex<Arc<Answering>>,
+    server: Mutex<Arc<Responder>>,
     cut: AtomicBool,
     /// Questions that wait now, and that were asked in all.
     waiting: AtomicUsize,
@@ -31,7 +31,7 @@ struct Cable {
 impl Cable {
     fn new(store: Arc<MemoryStore>) -> Arc<Self> {
         Arc::new(Self {
-            server: Mutex::new(Arc::new(Answering::new(store, 1, "test"))),
+            server: Mutex::new(Arc::new(Responder::new(store, 1, "test"))),
             cut: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
@@ -77,15 +77,15 @@ impl Drop for Waiting<'_> {
 impl Transport for Cable {
     async fn exchange(&self, parcel: Parcel) -> Result<Bytes, Lost> {
         let server = self.server.lock().unwrap().clone();
-        let call = Answering::read(&parcel.body).unwrap();
+        let call = Responder::read(&parcel.body).unwrap();
         let is_cut = || self.cut.load(Ordering::SeqCst);
         if is_cut() {
             return Err(Lost::Unsent("cut".into()));
         }
-        if let Call::Watch { server: known, heard } = &call {
+        if let Call::Connection(ConnectionCall::Watch { server: known, heard }) = &call {
             let _waiting = Waiting::new(self);
             tokio::select! {
-                () = server.rung(*known, *heard) => {}
+                () = server.wait(*known, *heard) => {}
                 () = async {
                     loop {
                         let changed = self.changed.notified();
@@ -175,7 +175,7 @@ async fn after_a_silence_every_bell_rings() {
     cable.changed.notify_waiters();
     cable.waits(0).await;
     // Another start of the server, whose bells begin anew.
-    let other = Arc::new(Answering::new(server.clone(), 2, "test"));
+    let other = Arc::new(Responder::new(server.clone(), 2, "test"));
     *cable.server.lock().unwrap() = other;
     cable.cut.store(false, Ordering::SeqCst);
     let all = rings.wait_for(|now| {

@@ -13,16 +13,16 @@ use windlass_core::{
 };
 
 use super::super::RemoteStore;
-use super::super::answer::Answering;
-use super::super::call::PROTOCOL;
 use super::super::loopback::Loopback;
 use super::super::options::ANSWER;
+use super::super::protocol::PROTOCOL;
+use super::super::responder::Responder;
 use super::super::transport::{Errand, Lost, Parcel, Transport};
 use crate::conformance::{
     KIND, START, ad_hoc, claim_of, completed, definition, entity, failed, finish, firing, hourly, id, report,
     token, workflow_id,
 };
-use crate::{Filter, ManualClock, MemoryStore, Page, Store, Turn, WorkflowFilter};
+use crate::{Catalog, Filter, ManualClock, MemoryStore, Page, Reads, Store, Turn, WorkflowFilter, Writes};
 
 /// Writes down all that is sent and answered.
 #[derive(Debug)]
@@ -54,11 +54,11 @@ impl Transport for Recorder {
 async fn story() -> String {
     let clock = Arc::new(ManualClock::new(START));
     let memory = Arc::new(MemoryStore::new(clock.clone()));
-    let inner = Loopback::with(Answering::new(memory, 7, "test"));
+    let inner = Loopback::with(Responder::new(memory, 7, "test"));
     let lines: Arc<Mutex<String>> = Arc::default();
     let mut store =
         RemoteStore::open(Arc::new(Recorder { inner, lines: lines.clone() }), ANSWER).await.unwrap();
-    store.leads = true;
+    store.wrap.leads = true;
     tasks(&store, &clock).await;
     workflows(&store, &clock).await;
     operators(&store).await;
@@ -89,7 +89,7 @@ async fn tasks(store: &RemoteStore, clock: &ManualClock) {
     let kinds = vec![Name::kind(KIND).unwrap()];
     store.register(NewWorker { kinds, ..NewWorker::new(worker.clone()) }).await.unwrap();
     let claimed = store.claim(claim_of(&worker, 1)).await.unwrap().remove(0);
-    store.heartbeat(&worker, vec![(id(3), 1), (id(9), 1)]).await.unwrap();
+    store.heartbeat(worker.clone(), vec![(id(3), 1), (id(9), 1)]).await.unwrap();
     let told = Report {
         progress: Some(Progress { done: 1, total: Some(2), note: Some("half".into()) }),
         details: Some(windlass_core::Json::stored("7")),
@@ -114,30 +114,30 @@ async fn tasks(store: &RemoteStore, clock: &ManualClock) {
     ];
     store.turn(Turn { commands, claim: Some(claim_of(&worker, 5)), term: None }).await.unwrap();
     clock.advance(Duration::from_secs(9));
-    store.campaign(&worker, Duration::from_secs(30)).await.unwrap();
+    store.campaign(worker.clone(), Duration::from_secs(30)).await.unwrap();
     store.due(10).await.unwrap();
     store.task(id(3)).await.unwrap();
     store.facts(id(1)).await.unwrap();
-    store.find(&Name::default(), &Name::kind(KIND).unwrap(), "once").await.unwrap();
+    store.find(Name::default(), Name::kind(KIND).unwrap(), "once".into()).await.unwrap();
     let filter = Filter { states: vec![State::Pending], worker: Some(worker.clone()), ..Filter::default() };
     store.tasks(filter, Page { limit: 1, after: "c0".parse().ok(), oldest_first: true }).await.unwrap();
     store.tasks(Filter::default(), Page { limit: 1, ..Page::default() }).await.unwrap();
     store.workers().await.unwrap();
     store.leader().await.unwrap();
     store.counts().await.unwrap();
-    store.resign(&worker, 1).await.unwrap();
-    store.deregister(&worker).await.unwrap();
+    store.resign(worker.clone(), 1).await.unwrap();
+    store.deregister(worker.clone()).await.unwrap();
     let retention = Retention::default().keep(State::Completed, Duration::from_secs(1)).unwrap();
-    store.prune(&retention, 10).await.unwrap();
+    store.prune(retention.clone(), 10).await.unwrap();
 }
 
 async fn workflows(store: &RemoteStore, clock: &ManualClock) {
     let namespace = Name::default();
     let steps = json!({ "a": { "retry": { "factor": 1.5 } }, "b": { "needs": ["a"], "if": "a.ok", "input": { "x": [1.25] } } });
-    store.define(&namespace, definition(steps.clone())).await.unwrap();
-    store.definition(&namespace, &Name::stored("test"), None).await.unwrap();
-    store.definitions(&namespace, None).await.unwrap();
-    store.define(&namespace, definition(json!({ "a": { "needs": ["a"] } }))).await.unwrap_err();
+    store.define(namespace.clone(), definition(steps.clone())).await.unwrap();
+    store.definition(namespace.clone(), Name::stored("test"), None).await.unwrap();
+    store.definitions(namespace.clone(), None).await.unwrap();
+    store.define(namespace.clone(), definition(json!({ "a": { "needs": ["a"] } }))).await.unwrap_err();
     store.events(None, 10).await.unwrap();
     let id = store.start(ad_hoc(1, definition(steps))).await.unwrap().id;
     let worker = WorkerId::new("host-1-b").unwrap();
@@ -158,11 +158,11 @@ async fn workflows(store: &RemoteStore, clock: &ManualClock) {
     store.workflow(id).await.unwrap();
     store.workflow(id).await.unwrap();
     store.results(vec![id.step(0), id.step(1)]).await.unwrap();
-    store.ready_workflows(Some(&namespace), None, 3).await.unwrap();
+    store.ready_workflows(Some(namespace.clone()), None, 3).await.unwrap();
     store.steer(id, Steering::Pause, By::default()).await.unwrap();
     store.steer(workflow_id(9), Steering::Cancel, By::default()).await.unwrap_err();
     store.workflows(WorkflowFilter::default(), Page::default()).await.unwrap();
-    store.find_workflow(&namespace, &Name::stored("test"), "k").await.unwrap();
+    store.find_workflow(namespace.clone(), Name::stored("test"), "k".into()).await.unwrap();
     store.workflow_counts().await.unwrap();
     store.activity(Timestamp::MIN).await.unwrap();
     let wanted = Executions {
@@ -180,15 +180,15 @@ async fn workflows(store: &RemoteStore, clock: &ManualClock) {
 
 async fn operators(store: &RemoteStore) {
     let namespace = Name::default();
-    store.pause(&namespace, &namespace, true).await.unwrap();
+    store.pause(namespace.clone(), namespace.clone(), true).await.unwrap();
     store.paused().await.unwrap();
-    store.set_entity(&namespace, &entity("planner:42"), true).await.unwrap();
-    store.has_entity(&namespace, &entity("planner:42")).await.unwrap();
-    store.entities(&namespace, None, 10).await.unwrap();
+    store.set_entity(namespace.clone(), entity("planner:42"), true).await.unwrap();
+    store.has_entity(namespace.clone(), entity("planner:42")).await.unwrap();
+    store.entities(namespace.clone(), None, 10).await.unwrap();
     let schedule = store.set_schedule(hourly("nightly", START)).await.unwrap();
     store.fire(firing(&schedule, id(20)), None).await.unwrap();
     store.schedules().await.unwrap();
-    store.remove_schedule(&namespace, &schedule.name).await.unwrap();
+    store.remove_schedule(namespace.clone(), schedule.name.clone()).await.unwrap();
     store.reconcile(None, 10).await.unwrap();
     let access = AccessToken {
         name: Name::stored("ci"),
@@ -203,7 +203,7 @@ async fn operators(store: &RemoteStore) {
     store.put_access_token(access.clone()).await.unwrap();
     store.put_access_token(access).await.unwrap_err();
     store.access_tokens().await.unwrap();
-    store.revoke_access_token(&Name::stored("ci")).await.unwrap();
+    store.revoke_access_token(Name::stored("ci")).await.unwrap();
     let entry = NewAuditEntry {
         actor: "ada".into(),
         action: "task.cancel".into(),

@@ -7,13 +7,14 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::verbs::TakeTurn;
 use windlass::{
     Claim, Command, Handed, HandedStep, Invalid, Name, Receipt, Rejected, Token, Turn, WorkerId, limits,
 };
 
 use super::super::super::extract::{InPath, JsonBody};
 use super::super::super::polls::{Look, Wanted};
-use super::super::super::{About, Answered, App, Caller};
+use super::super::super::{Answered, App, Caller};
 use super::super::tasks::answer;
 use super::finish::{ReportedJson, commands};
 use super::{InPathWorker, PathWorker, wait};
@@ -131,9 +132,10 @@ async fn claim(
     }
     let (tasks, commands) = commands(&worker, body.outcomes)?;
     let wanted = app.fleet.wanted(&app, &worker).await?;
-    caller.may(&app, About::Holder(&worker)).await?;
     let request = Request { app: app.clone(), worker, wanted, limit, until: Instant::now() + wait };
-    let (receipts, handed) = request.serve(commands).await?;
+    let turn = Turn { commands, claim: Some(request.claim()), term: None };
+    let TakeTurn { turn } = app.gate(&caller).admit(TakeTurn { turn }).await?;
+    let (receipts, handed) = request.serve(turn.commands).await?;
     let outcomes = ReportedJson::all(&tasks, receipts);
     let body = ClaimedJson { tasks: handed.handed.iter().map(HandedJson::of).collect(), outcomes };
     let response = answer(&body);
@@ -162,6 +164,16 @@ struct Turned {
 }
 
 impl Request {
+    fn claim(&self) -> Claim {
+        Claim {
+            worker: self.worker.clone(),
+            namespace: self.wanted.namespace.clone(),
+            queues: self.wanted.queues.clone(),
+            kinds: self.wanted.kinds.clone(),
+            limit: self.limit,
+        }
+    }
+
     async fn serve(self, mut commands: Vec<Command>) -> Answered<(Receipts, Delivery)> {
         let (mut receipts, mut called) = (Vec::new(), false);
         loop {
@@ -216,13 +228,7 @@ impl Request {
 
     /// One turn with the store. It comes to its end even if the caller goes away, and what was claimed for nobody is given back.
     async fn turn(&self, commands: Vec<Command>) -> Answered<Turned> {
-        let claim = (self.limit > 0).then(|| Claim {
-            worker: self.worker.clone(),
-            namespace: self.wanted.namespace.clone(),
-            queues: self.wanted.queues.clone(),
-            kinds: self.wanted.kinds.clone(),
-            limit: self.limit,
-        });
+        let claim = (self.limit > 0).then(|| self.claim());
         let place = self.app.places.turn().await;
         let (app, worker) = (self.app.clone(), self.worker.clone());
         let (answer, answered) = oneshot::channel();
@@ -340,7 +346,7 @@ mod tests {
         served.waits(1).await;
         // By way of another server: this one believes that it knows it.
         let id = gone.rsplit('/').next().unwrap();
-        served.app.windlass.store().deregister(&windlass::WorkerId::new(id).unwrap()).await.unwrap();
+        served.app.windlass.store().deregister(windlass::WorkerId::new(id).unwrap()).await.unwrap();
         let begun = tokio::time::Instant::now();
         let told =
             served.post(&format!("{gone}/claim"), json!({ "wait_seconds": 60, "outcomes": [finish] })).await;

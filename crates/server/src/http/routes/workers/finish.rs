@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::{Command, Invalid, Receipt, Rejected, TaskId, WorkerId, limits};
+use windlass::verbs::{Heartbeat, TakeTurn};
+use windlass::{Command, Invalid, Receipt, Rejected, TaskId, Turn, WorkerId, limits};
 
 use super::super::super::extract::{InPath, JsonBody};
-use super::super::super::{About, Answered, App, Caller, Problem};
+use super::super::super::{Answered, App, Caller, Problem};
 use super::{InPathWorker, PathWorker};
 use crate::wire::{OutcomeJson, ReportJson};
 
@@ -82,6 +83,22 @@ struct ReportedOutcomesJson {
     outcomes: Vec<ReportedJson>,
 }
 
+/// Carries out what a worker says of its claims.
+async fn apply(
+    app: &App,
+    caller: &Caller,
+    worker: WorkerId,
+    commands: Vec<Command>,
+) -> Answered<Vec<Result<Receipt, Rejected>>> {
+    if commands.is_empty() {
+        app.gate(caller).admit(Heartbeat { worker, held: Vec::new() }).await?;
+        return Ok(Vec::new());
+    }
+    let turn = Turn { commands, ..Turn::default() };
+    let TakeTurn { turn } = app.gate(caller).admit(TakeTurn { turn }).await?;
+    Ok(app.fold.apply(turn.commands).await?)
+}
+
 /// Report what became of claims
 ///
 /// The same report again is accepted again, and changes nothing. One that is refused does not hinder the others.
@@ -93,9 +110,8 @@ async fn finish(
     InPath(PathWorker(worker)): InPathWorker,
     JsonBody(body): JsonBody<OutcomesJson>,
 ) -> Answered<Json<ReportedOutcomesJson>> {
-    caller.may(&app, About::Holder(&worker)).await?;
     let (tasks, commands) = commands(&worker, body.outcomes)?;
-    let receipts = if commands.is_empty() { Vec::new() } else { app.fold.apply(commands).await? };
+    let receipts = apply(&app, &caller, worker, commands).await?;
     Ok(Json(ReportedOutcomesJson { outcomes: ReportedJson::all(&tasks, receipts) }))
 }
 
@@ -117,7 +133,6 @@ async fn report(
     InPath(PathWorker(worker)): InPathWorker,
     JsonBody(body): JsonBody<ReportsJson>,
 ) -> Answered<Json<ReportedOutcomesJson>> {
-    caller.may(&app, About::Holder(&worker)).await?;
     if body.reports.len() > limits::BATCH {
         return Err(Invalid::number("number of reports", body.reports.len(), "at most 1000").into());
     }
@@ -128,6 +143,6 @@ async fn report(
     });
     let commands = commands.collect::<Answered<Vec<Command>>>()?;
     let tasks: Vec<TaskId> = commands.iter().map(Command::task).collect();
-    let receipts = if commands.is_empty() { Vec::new() } else { app.fold.apply(commands).await? };
+    let receipts = apply(&app, &caller, worker, commands).await?;
     Ok(Json(ReportedOutcomesJson { outcomes: ReportedJson::all(&tasks, receipts) }))
 }

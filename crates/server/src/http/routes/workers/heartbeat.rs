@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::verbs::Heartbeat;
 use windlass::{Command, Filter, Invalid, Lease, Page, State, TaskId, Token, WorkerId, limits};
 
 use super::super::super::extract::{InPath, OptionalBody};
-use super::super::super::{About, Answered, App, Caller};
+use super::super::super::{Answered, App, Caller};
 use super::{InPathWorker, PathWorker, wait};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -79,7 +80,7 @@ async fn heartbeat(
     OptionalBody(body): OptionalBody<HeartbeatJson>,
 ) -> Answered<Json<PulseJson>> {
     let _place = app.places.heartbeat()?;
-    caller.may(&app, About::Holder(&worker)).await?;
+    app.gate(&caller).admit(Heartbeat { worker: worker.clone(), held: Vec::new() }).await?;
     let until = Instant::now() + wait(body.wait_seconds)?;
     if body.running.len() > limits::POOL {
         return Err(Invalid::number("number of leases", body.running.len(), "at most 10000").into());
@@ -88,7 +89,7 @@ async fn heartbeat(
     let running = body.running.iter().map(read).collect::<Result<Vec<_>, Invalid>>()?;
     let (store, mut rings) = (app.windlass.store(), app.windlass.store().watch());
     let mut heard = rings.borrow_and_update().revoked;
-    let mut pulse = store.heartbeat(&worker, running.clone()).await?;
+    let mut pulse = store.heartbeat(worker.clone(), running.clone()).await?;
     settle(&app, &worker, &running, body.release_others).await?;
     while pulse.lost.is_empty() && pulse.cancelled.is_empty() && Instant::now() < until {
         let looked = Instant::now();
@@ -104,7 +105,7 @@ async fn heartbeat(
         tokio::time::sleep_until((looked + REST).min(until)).await;
         // Somebody's claim was taken away, which nearly always is another's: only reading costs little.
         if !holds_all(&app, &worker, &running).await? {
-            pulse = store.heartbeat(&worker, running.clone()).await?;
+            pulse = store.heartbeat(worker.clone(), running.clone()).await?;
         }
     }
     Ok(Json(PulseJson::of(&pulse)))

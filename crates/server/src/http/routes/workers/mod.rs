@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::verbs::{Deregister, ListWorkers, Register};
 use windlass::{DEAD_AFTER, Invalid, Name, NewWorker, WORKFLOW, WorkerId};
 
 use super::super::extract::{InPath, JsonBody, Query};
-use super::super::{About, Answered, App, Caller, name_or_default};
+use super::super::{Answered, App, Caller, name_or_default};
 use super::tasks::answer;
 use crate::show::Seconds;
 use crate::show::worker::WorkerJson;
@@ -139,11 +140,7 @@ async fn register(
     caller: Caller,
     JsonBody(body): JsonBody<NewWorkerJson>,
 ) -> Answered<(StatusCode, Json<RegisteredJson>)> {
-    let new = body.worker()?;
-    caller.may(&app, About::Queues(&new.queues)).await?;
-    // One that is there already is changed.
-    caller.may(&app, About::Worker(&new.id)).await?;
-    let worker = app.windlass.store().register(new).await?;
+    let worker = app.gate(&caller).run(Register { worker: body.worker()? }).await?;
     app.fleet.learn(&worker);
     let told = RegisteredJson {
         worker_id: worker.id.to_string(),
@@ -177,8 +174,7 @@ async fn deregister(
     caller: Caller,
     InPath(PathWorker(worker)): InPathWorker,
 ) -> Answered<Json<DeregisteredJson>> {
-    caller.may(&app, About::Worker(&worker)).await?;
-    app.windlass.store().deregister(&worker).await?;
+    app.gate(&caller).run(Deregister { worker: worker.clone() }).await?;
     app.fleet.forget(&worker);
     Ok(Json(DeregisteredJson { worker_id: worker.to_string() }))
 }
@@ -208,10 +204,10 @@ async fn list(
     caller: Caller,
     Query(query): Query<WorkersQuery>,
 ) -> Answered<axum::response::Response> {
-    let store = app.windlass.store();
-    let (mut workers, leader, now) = (store.workers().await?, store.leader().await?, store.now().await?);
+    let (gate, store) = (app.gate(&caller), app.windlass.store());
+    let (leader, now) = (store.leader().await?, store.now().await?);
+    let mut workers = gate.run(ListWorkers {}).await?;
     workers.retain(|worker| query.namespace.as_deref().is_none_or(|wanted| *worker.namespace == *wanted));
-    workers.retain(|worker| caller.sees(&worker.queues));
     let of = |worker| WorkerJson::of(worker, leader.as_ref(), now);
     Ok(answer(&WorkersJson { workers: workers.iter().map(of).collect() }))
 }

@@ -13,7 +13,7 @@ use super::stage::{Stage, finish, task, token, worker};
 use crate::conformance::checker::{Answer, End, Event, Op, Violation, What, check};
 use crate::conformance::model::random::Random;
 use crate::conformance::{claim_of, completed, entity, failed, failed_for_good, id};
-use crate::{Claim, Record, Store, Turn};
+use crate::{Catalog, Claim, Reads, Record, Store, Turn, Writes};
 
 const RUNS: u64 = 100;
 const STEPS: usize = 250;
@@ -55,7 +55,7 @@ impl Player {
             95..97 => {
                 let (queue, paused) =
                     (Name::queue(self.random.pick(&QUEUES)).unwrap(), self.random.chance(40));
-                self.stage.store.pause(&Name::default(), &queue, paused).await.unwrap();
+                self.stage.store.pause(Name::default(), queue, paused).await.unwrap();
             }
             97 => self.prune().await,
             _ => self.submit_again().await,
@@ -183,7 +183,7 @@ impl Player {
     async fn die_or_live(&mut self) {
         if self.workers.len() > 2 {
             let who = self.workers.remove(self.random.below(3));
-            self.stage.store.deregister(&worker(&who)).await.unwrap();
+            self.stage.store.deregister(worker(&who)).await.unwrap();
         }
         let who = format!("worker {}", self.random.next());
         self.stage.register(&who).await;
@@ -197,7 +197,7 @@ impl Player {
             client.prune(store, &retention, 3).await.unwrap();
         } else {
             drop(client.invoke(Op::Prune));
-            store.prune(&retention, 3).await.unwrap();
+            store.prune(retention.clone(), 3).await.unwrap();
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::conformance::checker::{Asked, End, Event, Op, Violation, What, check,
 use crate::conformance::{
     ad_hoc, completed, definition, entity, expanded, failed, failed_for_good, id, invariants, workflow_id,
 };
-use crate::{Record, Store, WorkflowRecord};
+use crate::{Record, WorkflowRecord, Writes};
 
 /// Submitted, claimed, completed.
 pub(super) const PLAIN: u64 = 1;
@@ -158,7 +158,7 @@ async fn kills(stage: &Stage) {
         (stage.start("gamma", id(EXPIRED)).await, stage.start("gamma", id(UNHEARD)).await);
     stage.killed("gamma", finish(&expired, completed("1")), false).await;
     stage.killed("gamma", finish(&unheard, completed("1")), true).await;
-    stage.store.deregister(&super::stage::worker("gamma")).await.unwrap();
+    stage.store.deregister(super::stage::worker("gamma")).await.unwrap();
     stage.chores().await;
     stage.work("alpha", id(EXPIRED), completed("1")).await;
     assert_eq!(stage.finish(&expired, completed("1")).await, None, "a zombie is refused");

@@ -12,7 +12,7 @@ use windlass_core::{
 
 use crate::conformance::checker::{Event, Journal, Op, read};
 use crate::conformance::{KIND, START, invariants};
-use crate::{ManualClock, MemoryStore, Receipt, Record, Store, Submitted, Turn};
+use crate::{ManualClock, MemoryStore, Reads, Receipt, Record, Store, Submitted, Turn, Writes};
 
 pub(super) struct Stage {
     pub(super) store: MemoryStore,

@@ -3,10 +3,6 @@
 //! One call of the store is one request. It is not part of the published description: what is sent has the shape of this version's types, and
 //! both sides say which protocol they speak. What a caller may do is the same as by the other routes.
 
-mod deeds;
-mod queues;
-mod scopes;
-
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State as Shared};
@@ -15,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::time::{Instant, sleep_until};
 use windlass::Error;
-use windlass::remote::{Answering, Call, LONGEST_WATCH, PROTOCOL, PROTOCOL_HEADER, STORE_PATH, WATCH_PATH};
+use windlass::remote::{LONGEST_WATCH, PROTOCOL, PROTOCOL_HEADER, Responder, STORE_PATH, WATCH_PATH};
+use windlass::verbs::{Call, ConnectionCall, Deregister, Register};
 
 use super::super::extract::{check_type, read};
 use super::super::{Answered, App, Caller, Problem};
@@ -29,60 +26,55 @@ async fn ask(Shared(app): Shared<App>, caller: Caller, request: Request) -> Resp
     respond(asked(&app, caller, request).await)
 }
 
-/// Waits for a bell of the store.
-async fn watch(Shared(app): Shared<App>, caller: Caller, request: Request) -> Response {
-    respond(watched(&app, &caller, request).await)
+/// Waits for a wake-up of the store.
+async fn watch(Shared(app): Shared<App>, request: Request) -> Response {
+    respond(watched(&app, request).await)
 }
 
 async fn asked(app: &App, caller: Caller, request: Request) -> Answered<Vec<u8>> {
     let decoded = decode(request).await;
-    if !matches!(decoded, Ok(Ok(Call::Heartbeat { .. }))) {
+    if !matches!(decoded, Ok(Ok(Call::Heartbeat(_)))) {
         app.guard.tokens.count(&caller, app.limits.rate)?;
     }
     let call = match decoded? {
         Ok(call) => call,
-        Err(refused) => return Ok(app.answering.refusal(refused)),
+        Err(refused) => return Ok(app.responder.refusal(refused)),
     };
-    if matches!(call, Call::Watch { .. }) {
-        return Err(Problem::bad_body(format!("who waits asks {WATCH_PATH}")));
+    if matches!(call, Call::Connection(ConnectionCall::Watch { .. })) {
+        return Err(Problem::bad_body(format!("to wait for a wake-up, post to {WATCH_PATH}")));
     }
-    scopes::check(&caller, &call)?;
     let app = app.clone();
     // A request may go away; what it has begun may not.
     let doing = tokio::spawn(async move {
-        queues::check(&app, &caller, &call).await?;
-        let call = deeds::by(&caller, call);
-        deeds::write_down(&app, &caller, &call).await?;
         let changed = match &call {
-            Call::Register { worker } => Some(worker.id.clone()),
-            Call::Deregister { worker } => Some(worker.clone()),
+            Call::Register(Register { worker }) => Some(worker.id.clone()),
+            Call::Deregister(Deregister { worker }) => Some(worker.clone()),
             _ => None,
         };
-        let answer = app.answering.answer_within(call, &|queues| caller.sees(queues)).await;
+        let answer = app.responder.answer_through(&app.gate(&caller), call).await;
         // What is remembered of it may not hold any more.
         changed.iter().for_each(|worker| app.fleet.forget(worker));
-        Ok(answer)
+        answer
     });
     doing.await.map_err(|_| Problem::fault("the call was ended by a fault"))?
 }
 
-async fn watched(app: &App, caller: &Caller, request: Request) -> Answered<Vec<u8>> {
+async fn watched(app: &App, request: Request) -> Answered<Vec<u8>> {
     let call = match decode(request).await? {
         Ok(call) => call,
-        Err(refused) => return Ok(app.answering.refusal(refused)),
+        Err(refused) => return Ok(app.responder.refusal(refused)),
     };
-    let Call::Watch { server, heard } = call else {
-        return Err(Problem::bad_body(format!("who does not wait asks {STORE_PATH}")));
+    let Call::Connection(ConnectionCall::Watch { server, heard }) = call else {
+        return Err(Problem::bad_body(format!("what does not wait is posted to {STORE_PATH}")));
     };
-    scopes::check(caller, &call)?;
     let _seat = app.polls.seat()?;
     tokio::select! {
         biased;
         () = app.stopping.cancelled() => {}
-        () = app.answering.rung(server, heard) => {}
+        () = app.responder.wait(server, heard) => {}
         () = sleep_until(Instant::now() + LONGEST_WATCH) => {}
     }
-    Ok(app.answering.answer(call).await)
+    Ok(app.responder.answer(call).await)
 }
 
 /// The call in a request. The inner error is one that the store would have, and is told as such.
@@ -96,7 +88,7 @@ async fn decode(request: Request) -> Answered<Result<Call, Error>> {
         return Err(Problem::new(StatusCode::CONFLICT, "protocol_mismatch", detail));
     }
     check_type(&request, &["application/json"])?;
-    match Answering::read(&read(request.into_body()).await?) {
+    match Responder::read(&read(request.into_body()).await?) {
         Err(Error::Unusable(why)) => Err(Problem::bad_body(why)),
         read => Ok(read),
     }

@@ -1,0 +1,317 @@
+//! One gate for every request: may this caller run this verb, under which name, and what does the audit log say?
+//!
+//! The policy is [`Guarded`](windlass::verbs::Guarded): what a verb needs, and what it concerns. Here that is held against the caller's token. What is of
+//! one queue is open if the queue is; what is of no queue is not open to a token that is for some, because it would show or change
+//! what others have. Lists whose rows are of queues are filtered instead.
+//!
+//! A public route and a call of `/v1/store` pass the same gate: [`Gate::run`] for a verb, [`Gate::admit`] for a route that takes
+//! several calls to do what one verb stands for.
+
+use std::collections::BTreeSet;
+use std::slice::from_ref;
+
+use axum::http::StatusCode;
+use windlass::access::Scope;
+use windlass::remote::Gatekeeper;
+use windlass::verbs::{Access, AuditNote, AuditSubject, Scopes, Subject, Verb};
+use windlass::{
+    By, Child, Definition, Error, Name, NewAuditEntry, NewWorkflow, Place, Source, TaskId, Token, WorkflowId,
+};
+
+use super::{Answered, App, Caller, Problem};
+
+/// The gate, for one caller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gate<'a> {
+    app: &'a App,
+    caller: &'a Caller,
+    /// What the audit log calls it, if the route knows better than the verb.
+    action: Option<&'static str>,
+}
+
+impl App {
+    /// The gate that a caller has to pass.
+    pub(crate) fn gate<'a>(&'a self, caller: &'a Caller) -> Gate<'a> {
+        Gate { app: self, caller, action: None }
+    }
+}
+
+impl Gatekeeper for Gate<'_> {
+    type Refusal = Problem;
+
+    async fn run<V: Verb>(&self, verb: V) -> Answered<Result<V::Answer, Error>> {
+        let mut answer = self.admit(verb).await?.run(&**self.app.windlass.store()).await;
+        if let (Ok(answer), true) = (&mut answer, self.caller.is_limited()) {
+            V::filter(answer, &|_, queues| self.caller.check_queues(queues).is_ok());
+        }
+        Ok(answer)
+    }
+}
+
+impl Gate<'_> {
+    /// With another word in the audit log.
+    pub(crate) fn called(self, action: &'static str) -> Self {
+        Self { action: Some(action), ..self }
+    }
+
+    /// Runs a verb, if the caller may.
+    pub(crate) async fn run<V: Verb>(&self, verb: V) -> Answered<V::Answer> {
+        Ok(Gatekeeper::run(self, verb).await??)
+    }
+
+    /// Checks that the caller may run a verb, puts its name to it, and writes the audit entry: what cannot be written down is not done.
+    pub(crate) async fn admit<V: Verb>(&self, mut verb: V) -> Answered<V> {
+        verb.rename_actors(&|behalf| self.caller.actor(behalf));
+        let Access { scopes, subjects, audit } = verb.access();
+        self.caller.check_scopes(&scopes)?;
+        for subject in &subjects {
+            self.check(subject).await?;
+        }
+        for note in audit {
+            self.audit(note).await?;
+        }
+        Ok(verb)
+    }
+
+    /// Whether what a verb concerns is open to the caller.
+    async fn check(&self, subject: &Subject<'_>) -> Answered<()> {
+        let Self { app, caller, .. } = *self;
+        if let Subject::Start(workflow) = subject {
+            self.check_defined(workflow).await?;
+        }
+        if !caller.is_limited() {
+            return Ok(());
+        }
+        let store = app.windlass.store();
+        match subject {
+            Subject::Everything | Subject::Namespace(_) | Subject::WholeWorkflow(_) => {
+                caller.check_unlimited()
+            }
+            Subject::Queues(_, queues) => caller.check_queues(queues),
+            Subject::QueueEverywhere(queue) => caller.check_queue(queue),
+            Subject::InBatch(index, _, queue) => {
+                caller.check_queue(queue).map_err(|problem| Problem { index: Some(*index), ..problem })
+            }
+            Subject::Worker(worker) => match app.fleet.wanted(app, worker).await {
+                Ok(wanted) => caller.check_queues(&wanted.queues),
+                Err(problem) if problem.status == StatusCode::NOT_FOUND => Ok(()),
+                Err(problem) => Err(problem),
+            },
+            Subject::Holder(worker) => caller.check_queues(&app.fleet.wanted(app, worker).await?.queues),
+            Subject::Task(id) => self.check_task(*id).await,
+            Subject::TaskByKey(namespace, kind, key) => {
+                match store.find((*namespace).clone(), (*kind).clone(), (*key).into()).await? {
+                    Some(id) => self.check_task(id).await,
+                    None => Ok(()),
+                }
+            }
+            Subject::Results(tasks) => self.check_results(tasks).await,
+            Subject::Schedule(namespace, name) => {
+                let schedules = store.schedules().await?;
+                let found = schedules.iter().find(|one| (&one.namespace, &one.name) == (*namespace, *name));
+                found.map_or(Ok(()), |schedule| caller.check_queue(&schedule.template.task().queue))
+            }
+            Subject::Workflow(id) => self.check_workflow(*id).await,
+            Subject::WorkflowByKey(namespace, name, key) => {
+                match store.find_workflow((*namespace).clone(), (*name).clone(), (*key).into()).await? {
+                    Some(id) => self.check_workflow(id).await,
+                    None => Ok(()),
+                }
+            }
+            Subject::Definition(namespace, name, version) => {
+                let version = version.map(Into::into);
+                match store.definition((*namespace).clone(), (*name).clone(), version).await? {
+                    Some(found) => self.check_steps(found.blueprint.definition()),
+                    None => Ok(()),
+                }
+            }
+            Subject::Start(workflow) => self.check_start(&workflow.namespace, &workflow.source).await,
+        }
+    }
+
+    async fn check_task(&self, id: TaskId) -> Answered<()> {
+        match self.app.windlass.store().facts(id).await? {
+            Some(facts) => self.caller.check_queue(&facts.task.spec.queue),
+            None => Ok(()),
+        }
+    }
+
+    async fn check_workflow(&self, id: WorkflowId) -> Answered<()> {
+        match self.app.windlass.store().workflow(id).await? {
+            Some(record) => self.check_steps(record.blueprint.definition()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a workflow may be looked at: all its steps are in queues that are open. For a caller that may work one is enough: for
+    /// that step it is given what the definition says, and what the steps before have returned.
+    fn check_steps(&self, definition: &Definition) -> Answered<()> {
+        let caller = self.caller;
+        let mut queues = queues(definition);
+        if caller.check(Scope::Work).is_ok() && queues.clone().any(|queue| caller.check_queue(&queue).is_ok())
+        {
+            return Ok(());
+        }
+        queues.try_for_each(|queue| caller.check_queue(&queue))
+    }
+
+    async fn check_results(&self, tasks: &[TaskId]) -> Answered<()> {
+        let (store, mut checked) = (self.app.windlass.store(), BTreeSet::new());
+        for task in tasks {
+            let Some(facts) = store.facts(*task).await? else { continue };
+            match facts.task.spec.workflow {
+                None => self.caller.check_queue(&facts.task.spec.queue)?,
+                Some(workflow) if checked.insert(workflow) => self.check_workflow(workflow).await?,
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the caller may define what it starts. It is asked of every token, limited or not.
+    async fn check_defined(&self, workflow: &NewWorkflow) -> Answered<()> {
+        if let Source::AdHoc(definition) = &workflow.source {
+            self.check_programs(definition)?;
+        }
+        match &workflow.parent {
+            Some(parent) if !self.caller.is_anybody() => self.check_child(workflow, parent).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// A program runs on a worker's machine, as the worker's user.
+    fn check_programs(&self, definition: &Definition) -> Answered<()> {
+        match definition.steps.iter().find(|step| step.run.is_some()) {
+            Some(step) if self.caller.check(Scope::Admin).is_err() => Err(Problem::forbidden(format!(
+                "the step {:?} is a program (`run`), and defining one needs a token for admin; have an operator store the definition, and start it by its name",
+                &*step.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A worker that holds a step starts what that step names, and nothing else.
+    async fn check_child(&self, workflow: &NewWorkflow, parent: &Token) -> Answered<()> {
+        let store = self.app.windlass.store();
+        let above = match store.facts(parent.task).await?.and_then(|facts| facts.task.spec.workflow) {
+            Some(id) => store.workflow(id).await?,
+            None => None,
+        };
+        let named = above.as_ref().and_then(|above| {
+            let step = above.blueprint.step(Place::of(parent.task).step)?;
+            let Child { name, version } = step.workflow.as_ref()?;
+            Some((&above.workflow.namespace, Source::Named { name: name.clone(), version: version.clone() }))
+        });
+        match named {
+            Some((namespace, source)) if *namespace == workflow.namespace && source == workflow.source => {
+                Ok(())
+            }
+            _ => Err(Problem::forbidden(format!(
+                "the step {} does not name this workflow; a worker starts below a step what the step's definition says",
+                parent.task
+            ))),
+        }
+    }
+
+    /// Whether the caller may submit to all queues that a workflow has steps in, and the workflows that are steps of it.
+    async fn check_start(&self, namespace: &Name, source: &Source) -> Answered<()> {
+        let caller = self.caller;
+        let (mut seen, mut left) = (BTreeSet::new(), Vec::new());
+        match source {
+            Source::AdHoc(definition) => {
+                queues(definition).try_for_each(|queue| caller.check_queue(&queue))?;
+                left.extend(children(definition));
+            }
+            Source::Named { name, version } => left.push((name.clone(), version.clone())),
+        }
+        while let Some((name, version)) = left.pop() {
+            if !seen.insert((name.clone(), version.clone())) {
+                continue;
+            }
+            match self.app.windlass.store().definition(namespace.clone(), name.clone(), version).await? {
+                Some(found) => {
+                    let definition = found.blueprint.definition();
+                    queues(definition).try_for_each(|queue| caller.check_queue(&queue))?;
+                    left.extend(children(definition));
+                }
+                // The start itself says that there is none. A workflow within may be defined until its step comes, with any queue.
+                None if matches!(source, Source::Named { .. }) && seen.len() == 1 => {}
+                None => {
+                    return Err(caller.kept_from(&format!("the workflow {:?}, which is not known", &*name)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the audit entry of something that an operator does.
+    async fn audit(&self, note: AuditNote) -> Answered<()> {
+        let AuditNote { action, subject, by } = note;
+        let action = self.action.unwrap_or(action);
+        let (action, subject) = match subject {
+            AuditSubject::Named(subject) => (action.to_owned(), subject),
+            AuditSubject::Task(id) => self.task_or_step(action, id).await?,
+        };
+        let By { actor, note } = self.caller.explained(by);
+        let entry = NewAuditEntry {
+            actor: actor.filter(|actor| !actor.is_empty()).unwrap_or_else(|| self.caller.name().into()),
+            action,
+            subject,
+            reason: note.filter(|reason| !reason.is_empty()),
+        };
+        Ok(self.app.windlass.store().audit(entry).await?)
+    }
+
+    /// A step is called by its workflow and its name.
+    async fn task_or_step(&self, action: &'static str, id: TaskId) -> Answered<(String, String)> {
+        let client = self.app.windlass.client();
+        let task = self.app.windlass.store().facts(id).await?.map(|facts| facts.task);
+        let step = match &task {
+            Some(task) => client.step_name(task).await?.zip(task.spec.workflow),
+            None => None,
+        };
+        Ok(match step {
+            Some((step, workflow)) => (action.replacen("task.", "step.", 1), format!("{workflow}/{step}")),
+            None => (action.into(), id.to_string()),
+        })
+    }
+}
+
+impl Caller {
+    /// Whether its token is for what a verb needs.
+    fn check_scopes(&self, scopes: &Scopes) -> Answered<()> {
+        match scopes {
+            Scopes::Open => Ok(()),
+            Scopes::AnyOf(scopes) => self.check_any(scopes),
+            Scopes::AllOf(scopes) => scopes.iter().try_for_each(|scope| self.check(*scope)),
+            Scopes::Nobody(why) => Err(Problem::forbidden(*why)),
+        }
+    }
+
+    /// All of them must be open. A worker that takes from no queue, as a server does, is of none.
+    pub(crate) fn check_queues(&self, queues: &[Name]) -> Answered<()> {
+        if queues.is_empty() {
+            return self.check_unlimited();
+        }
+        queues.iter().try_for_each(|queue| self.check_queue(queue))
+    }
+
+    /// Whether a row of a queue is shown to the caller.
+    pub(crate) fn sees(&self, queue: &Name) -> bool {
+        self.check_queues(from_ref(queue)).is_ok()
+    }
+}
+
+/// The queue of each step.
+fn queues(definition: &Definition) -> impl Iterator<Item = Name> + Clone {
+    definition.steps.iter().map(|step| {
+        let queue = step.queue.as_ref().or(definition.defaults.queue.as_ref());
+        queue.cloned().unwrap_or_default()
+    })
+}
+
+/// The workflows that are steps of one.
+fn children(definition: &Definition) -> impl Iterator<Item = (Name, Option<String>)> {
+    let child = |Child { name, version }: &Child| (name.clone(), version.clone());
+    definition.steps.iter().filter_map(|step| step.workflow.as_ref()).map(child)
+}

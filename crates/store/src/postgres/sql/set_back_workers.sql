@@ -1,0 +1,1 @@
+UPDATE windlass.workers SET heartbeat_at = $1 WHERE heartbeat_at > $1

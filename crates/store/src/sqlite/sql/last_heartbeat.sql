@@ -1,0 +1,1 @@
+SELECT max(heartbeat_at) FROM workers
