@@ -126,6 +126,10 @@ const FOUND: &[(u64, &str)] = &[
     (67, "who submitted was told that nothing was done, when nobody knew"),
     (136, "a worker that was forgotten came back under its name and did not know what it held"),
     (503, "a leader who won and could do nothing tried again twenty times a second"),
+    (
+        505,
+        "a worker that stopped waited for the answer to a claim, and left with the task that it had been given",
+    ),
     (512, "and so did a worker whose heartbeat did not get through"),
     (543, "a worker that stopped did not give back what an answer that was lost had given it"),
     (958, "who submitted was told that nothing was done by a repetition, and then the first one arrived"),

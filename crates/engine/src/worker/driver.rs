@@ -144,7 +144,7 @@ impl Driver {
             let wake = self.next_wake();
             tokio::select! {
                 biased;
-                (at, answer) = answered(&mut asking) => {
+                (at, answer) = answered(&mut asking, self.stopping_since) => {
                     let Asking { asked, .. } = asking.remove(at);
                     if let Err(error) = self.hear(asked, answer) {
                         self.shared.held.stop_all(StopReason::Shutdown);
@@ -257,8 +257,8 @@ impl Driver {
                 return None;
             }
             let shared = self.shared.clone();
-            let answer = Box::pin(async move { Answer::Holdings(holdings(&shared).await) });
-            return Some(Asking { asked: Asked::Holdings, answer });
+            let answer = async move { Answer::Holdings(holdings(&shared).await) };
+            return Some(Asking::new(Asked::Holdings, answer));
         }
         let room = if self.is_fenced() { 0 } else { self.room() };
         if self.outbox.is_empty() && !(self.hungry && room > 0) {
@@ -282,8 +282,8 @@ impl Driver {
         let claim = (limit > 0).then(|| self.shared.setup.claim(limit));
         let (shared, turn) = (self.shared.clone(), Turn { commands: commands.clone(), claim, term: None });
         let at = self.shared.fence.now();
-        let answer = Box::pin(async move { Answer::Turned(shared.store().turn(turn).await) });
-        Some(Asking { asked: Asked::Turn { commands, limit, at }, answer })
+        let answer = async move { Answer::Turned(shared.store().turn(turn).await) };
+        Some(Asking::new(Asked::Turn { commands, limit, at }, answer))
     }
 
     /// Whether nothing may be started, and so nothing need be claimed, until a heartbeat is confirmed. Asks for one.

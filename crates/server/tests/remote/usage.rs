@@ -1,7 +1,9 @@
 //! What cannot be meant, and servers that are not there or are none: one line, and nothing is changed.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 use windlass::remote::{PROTOCOL, PROTOCOL_HEADER};
@@ -40,7 +42,8 @@ fn one_place_is_meant() {
     place.run(&["stats", "--ca-file", "c"]).told(2, "--ca-file");
     place.run(&["stats", "--server", &url, "--ca-file", "c"]).told(2, "https://");
     place.run(&["stats", "--server", &url, "--token-file", "nowhere"]).told(2, "the token file nowhere");
-    place.file("empty", "\n");
+    let empty = place.file("empty", "\n");
+    std::fs::set_permissions(empty, Permissions::from_mode(0o600)).unwrap();
     place.run(&["stats", "--server", &url, "--token-file", "empty"]).told(2, "is empty");
     assert_eq!(place.run(&["stats", "--store", &url]).code, 0, "an address is an address");
     for bad in ["localhost:7070", "ftp://x", "http://", "http://ada:s3cret@x", "http://x/?y"] {
