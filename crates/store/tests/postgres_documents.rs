@@ -159,7 +159,7 @@ type View = (&'static str, &'static str, &'static [(&'static str, &'static str)]
 
 const TIME: &str = "timestamp with time zone";
 
-/// Requirements 0.1, 1.1, 1.5, 3.1, 3.3 and C27: the columns of the documents, with their types; times have zones.
+/// 0.1, 1.1, 1.5, 3.1, 3.3, C27: the columns of the compatible views, with their types; times have zones.
 #[test]
 fn columns_are_those_of_the_documents() {
     runtime().block_on(async {
@@ -251,7 +251,7 @@ fn columns_are_those_of_the_documents() {
     });
 }
 
-/// Requirements 0.1 and 0.2: document 000's words for every state, and its constraints.
+/// 0.1, 0.2: `task_queue` has its word for every state, and its constraints hold.
 #[test]
 fn task_queue_speaks_the_words_of_document_000() {
     runtime().block_on(async {
@@ -282,7 +282,7 @@ fn task_queue_speaks_the_words_of_document_000() {
     });
 }
 
-/// Requirements 1.1 and 1.2, C25: document 001's words for every state, and what stands beside them.
+/// 1.1, 1.2, C25: `orchestrator.tasks` has its word for every state, and the values beside it.
 #[test]
 fn tasks_speak_the_words_of_document_001() {
     runtime().block_on(async {
@@ -346,7 +346,7 @@ fn document_001_shows_the_last_error_and_any_payload() {
     });
 }
 
-/// Requirements 1.5 and 1.6: workers, and who of them leads for how long.
+/// 1.5, 1.6: workers, and which of them leads for how long.
 #[test]
 fn workers_are_those_of_document_001() {
     runtime().block_on(async {
@@ -371,7 +371,7 @@ fn workers_are_those_of_document_001() {
     });
 }
 
-/// Requirements 3.1, 3.2 and C65: document 003's words for every state, and what may stand beside them.
+/// 3.1, 3.2, C65: `circuits.tasks` has its word for every state, and the values that are allowed beside it.
 #[test]
 fn tasks_speak_the_words_of_document_003() {
     runtime().block_on(async {
@@ -406,7 +406,7 @@ fn tasks_speak_the_words_of_document_003() {
     });
 }
 
-/// Requirements 3.3 and 3.6: a first row, one row per change in document 003's words, and its default notes.
+/// 3.3, 3.6: a first row, one row per change in the view's words, and default notes.
 #[test]
 fn status_history_speaks_the_words_of_document_003() {
     runtime().block_on(async {
@@ -436,7 +436,7 @@ fn status_history_speaks_the_words_of_document_003() {
     });
 }
 
-/// Requirement 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in order.
+/// 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in order.
 #[test]
 fn status_history_follows_a_long_life() {
     runtime().block_on(async {

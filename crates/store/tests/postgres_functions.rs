@@ -511,7 +511,7 @@ fn tasks_come_with_the_transaction() {
     });
 }
 
-/// Requirement 1.3: one key is one task, whoever submits it at the same time, through SQL or the store.
+/// 1.3: one key is one task, whoever submits it at the same time, through SQL or the store.
 #[test]
 fn one_key_is_one_task() {
     runtime().block_on(async {
@@ -635,7 +635,7 @@ fn a_long_transaction_is_not_waited_for() {
     });
 }
 
-/// Requirement 0.8: slots are given in submit order, whoever submits; a parked task is woken by the one before it.
+/// 0.8: slots are given in submit order, whoever submits; a parked task is woken by the one before it.
 #[test]
 fn lanes_are_kept() {
     runtime().block_on(async {
@@ -693,7 +693,7 @@ fn lanes_are_kept() {
     });
 }
 
-/// Requirement 0.8: a slot is given once, also while a transaction that takes it is not yet committed; the store and SQL wait for
+/// 0.8: a slot is given once, also while a transaction that takes it is not yet committed; the store and SQL wait for
 /// each other at the same lock.
 #[test]
 fn a_lane_is_held_until_the_commit() {

@@ -120,7 +120,7 @@ impl Desk {
     }
 }
 
-/// Requirements 0.1 and 0.2: the columns of document 000, its words for every state, and its constraints.
+/// 0.1, 0.2: `task_queue` has its columns and its word for every state, and its constraints hold.
 #[test]
 fn task_queue_speaks_the_words_of_document_000() {
     runtime().block_on(async {
@@ -175,7 +175,7 @@ fn task_queue_speaks_the_words_of_document_000() {
     });
 }
 
-/// Requirements 0.9 and 0.10: a failure counts once, and going back to pending leaves the count and clears the message.
+/// 0.9, 0.10: a failure counts once, and going back to pending leaves the count and clears the message.
 #[test]
 fn task_queue_counts_retries_as_document_000_does() {
     runtime().block_on(async {
@@ -204,7 +204,7 @@ fn task_queue_counts_retries_as_document_000_does() {
     });
 }
 
-/// Requirements 3.3 and 3.6: the columns of document 003, a first row, one row per change in its words, and its default notes.
+/// 3.3, 3.6: `status_history` has its columns, a first row, one row per change in its words, and default notes.
 #[test]
 fn status_history_speaks_the_words_of_document_003() {
     runtime().block_on(async {
@@ -236,7 +236,7 @@ fn status_history_speaks_the_words_of_document_003() {
     });
 }
 
-/// Requirement 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in order.
+/// 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in order.
 #[test]
 fn status_history_follows_a_long_life() {
     runtime().block_on(async {

@@ -349,7 +349,7 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
     });
 }
 
-/// Requirements 0.15, 3.2 and the states of the design: what must never be is refused by the database itself.
+/// 0.15, 3.2: what must never be stored is refused by the database itself.
 #[test]
 fn impossible_tasks_are_refused_by_the_database() {
     let (_directory, connection) = migrated();
@@ -366,7 +366,7 @@ fn impossible_tasks_are_refused_by_the_database() {
     assert!(accepted.is_empty(), "the database accepted {accepted:#?}");
 }
 
-/// Requirement 3.3 and I9: rows of the history are never altered and go only with their task, which takes its payload too.
+/// 3.3, I9: rows of the history are never altered and go only with their task, which takes its payload too.
 #[test]
 fn history_is_append_only_and_goes_with_its_task() {
     let (_directory, connection) = migrated();

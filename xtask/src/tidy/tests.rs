@@ -1,6 +1,8 @@
 //! Each rule catches a bad sample, at the right line, and leaves a good repository alone.
 
-use super::tree::File;
+use std::collections::BTreeSet;
+
+use super::tree::{File, added_lines};
 use super::*;
 
 const CORE: &str = "\
@@ -30,7 +32,7 @@ const LIBRARY: &str = "//! A library.\n//!\n//! What it does\n//! *not* do: anyt
 
 /// A small repository that obeys every rule.
 fn good() -> Tree {
-    let mut tree = Tree { files: Vec::new() };
+    let mut tree = Tree { files: Vec::new(), new_lines: BTreeSet::new(), new_files: BTreeSet::new() };
     for (path, text) in [
         ("Cargo.toml", "[workspace]\nmembers = []\n"),
         ("Cargo.lock", "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n"),
@@ -262,6 +264,142 @@ fn no_registry_is_named() {
         is_caught("README.md", line, "README.md:1: hosts");
     }
     is_caught("Cargo.lock", "# from crates.io", "Cargo.lock:1: hosts");
+}
+
+#[test]
+fn every_number_that_is_cited_is_defined_once() {
+    let page =
+        ("docs/requirements.md", "- **I4** One holder.\n- **C25** An end has a time.\n- **3.4** Arrows.\n");
+    let found = |path: &str, text: &str| found_with(&[page, (path, text)]);
+    let path = "crates/core/tests/a.rs";
+    for cited in [
+        "/// I5: refused.",
+        "/// C25, C26: an end.",
+        "/// 3.4, 3.5, C25: twice.",
+        "/// C25, 3.5: twice.",
+        "/// 3.5 (again).",
+        "// so it stays (I4, 3.5)",
+        "assert!(held, \"I5: {task}\");",
+    ] {
+        assert_eq!(found(path, cited), [format!("{path}:1: requirements")], "{cited}");
+    }
+    for fine in [
+        "/// 3.4, I4, C25: all three.",
+        "struct C26; // a name",
+        "/// Waits\n/// 1.5 s at most.",
+        "// 0.5 of it (0.25, or half)",
+        "\"a=%C3%A4\"",
+        "let part = \"nearly (3.5)\";",
+    ] {
+        assert_eq!(found(path, fine), [""; 0], "{fine}");
+    }
+    assert_eq!(found("docs/a.md", "It stays (I5)."), ["docs/a.md:1: requirements"]);
+    let twice = [("docs/requirements.md", "- **I4** One.\n- **I4** One holder.\n")];
+    assert_eq!(found_with(&twice), ["docs/requirements.md:2: requirements"]);
+}
+
+#[test]
+fn a_type_name_is_used_once_in_a_crate() {
+    let told = "struct Told;\n";
+    let two = |other: &str, text: &str| found_with(&[("crates/core/src/a.rs", told), (other, text)]);
+    let expected = ["crates/core/src/a.rs:1: type-names", "crates/core/src/b.rs:2: type-names"];
+    for second in ["pub enum Told {", "pub(crate) struct Told<T>(T);", "    trait Told {", "type Told = u8;"]
+    {
+        assert_eq!(two("crates/core/src/b.rs", &format!("\n{second}\n")), expected, "{second}");
+    }
+    for fine in [
+        "    type Told = u8;",
+        "// struct Told;",
+        "\"struct Told\"",
+        "fn told() {}\nmod tests {\nstruct Told;",
+    ] {
+        assert_eq!(two("crates/core/src/b.rs", fine), [""; 0], "{fine}");
+    }
+    assert_eq!(two("crates/store/src/b.rs", told), [""; 0], "another crate");
+    assert_eq!(two("crates/core/src/tests.rs", told), [""; 0], "tests");
+    let errors = [("crates/core/src/a.rs", "enum Error {}\n"), ("crates/core/src/b.rs", "enum Error {}\n")];
+    assert_eq!(found_with(&errors), [""; 0]);
+}
+
+#[test]
+fn words_are_plain() {
+    let path = "crates/engine/src/a.rs";
+    for line in [
+        "/// 30 unless said.",
+        "let help = \"Whoever it is\";",
+        "r#\"it rings\"#",
+        "/* the\npassing of time, the passing of time */",
+    ] {
+        let expected = format!("{path}:{}: plain-words", line.lines().count());
+        assert_eq!(found_with(&[(path, line)]), [expected], "{line}");
+    }
+    for fine in ["let bell = Bell::new();", "/// strings, labels", "let c = '\"'; let bell = '\"';"] {
+        is_fine(path, fine);
+    }
+    is_caught("docs/a.md", "A bell.\n", "docs/a.md:1: plain-words");
+    is_caught("clients/openapi.json", "\"30 unless said\"", "clients/openapi.json:1: plain-words");
+    is_caught(
+        "crates/store/src/sqlite/claim.sql",
+        "SELECT 1; -- whoever\n",
+        "crates/store/src/sqlite/claim.sql:1: plain-words",
+    );
+}
+
+#[test]
+fn comments_end_where_code_does() {
+    let path = "crates/engine/src/a.rs";
+    let comment = |width: usize| format!("fn a() {{}}\n    // {}\n", "ä".repeat(width - 7));
+    is_caught(path, &comment(101), "crates/engine/src/a.rs:2: comment-width");
+    is_fine(path, &comment(100));
+    is_fine(path, &format!("const A: &str = \"{}\";", "a".repeat(200)));
+    let format = ("rustfmt.toml", "max_width = 110\n");
+    assert_eq!(found_with(&[format, (path, &comment(110))]), [""; 0]);
+}
+
+#[test]
+fn results_and_paths_are_flat() {
+    let path = "crates/engine/src/a.rs";
+    is_caught(path, "fn a() -> Result<Result<(), A>, B>;", "crates/engine/src/a.rs:1: nested-results");
+    is_caught(path, "use super::super::super::a;", "crates/engine/src/a.rs:1: long-super");
+    is_fine(path, "use super::super::a; // not super::super::super");
+}
+
+#[test]
+fn a_count_may_fall_but_not_grow() {
+    let two = ("docs/a.md", "whoever\nfine\nwhoever\n");
+    let recorded = |number: usize| ("xtask/ratchets.txt", format!("# words\nplain-words {number}\n"));
+    let found = |number| {
+        let (path, text) = recorded(number);
+        found_with(&[two, (path, &text)])
+    };
+    assert_eq!(found(2), [""; 0]);
+    assert_eq!(found(3), [""; 0]);
+    assert_eq!(found(1), ["docs/a.md:1: plain-words"], "the worst file, once");
+
+    let mut tree = good();
+    let (path, text) = recorded(1);
+    put(&mut tree, path, &text);
+    put(&mut tree, two.0, two.1);
+    tree.new_lines.insert(("docs/a.md".to_owned(), 3));
+    let said: Vec<String> = check(&tree).iter().map(Problem::to_string).collect();
+    let expected = "docs/a.md:3: plain-words: \"whoever\" is not plain; write \"the caller\", \"the worker\" or \
+                    \"anyone that\" (2 places, where xtask/ratchets.txt allows 1)";
+    assert_eq!(said, [expected], "only what is new, if git can tell");
+
+    assert!(ratchets::lowered(&tree).contains("\nplain-words 1\n"), "nothing raises a number");
+    let (path, text) = recorded(3);
+    put(&mut tree, path, &text);
+    assert!(ratchets::lowered(&tree).contains("\nplain-words 2\n"));
+    let note = ["plain-words: 2 places, 3 recorded; `cargo xtask tidy --write` lowers it"];
+    assert_eq!(ratchets::fallen(&tree), note);
+}
+
+#[test]
+fn new_lines_are_read_from_a_diff() {
+    let diff = "--- a/a.md\n+++ b/a.md\n@@ -3 +3,2 @@ fn a()\n-x\n+y\n+z\n@@ -9,2 +10,0 @@\n-x\n-x\n--- /dev/null\n+++ b/b.md\n@@ -0,0 +1 @@\n+x\n";
+    let added: Vec<_> = added_lines(diff).into_iter().collect();
+    let at = |path: &str, line| (path.to_owned(), line);
+    assert_eq!(added, [at("a.md", 3), at("a.md", 4), at("b.md", 1)]);
 }
 
 #[test]

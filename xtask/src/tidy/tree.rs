@@ -1,5 +1,6 @@
 //! The files that the rules look at.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,6 +9,10 @@ use std::process::Command;
 /// Every file that is in the repository or would be added to it.
 pub(super) struct Tree {
     pub(super) files: Vec<File>,
+    /// Lines that were added since the counts of the ratchets were last recorded, where git can tell.
+    pub(super) new_lines: BTreeSet<(String, usize)>,
+    /// Files that are not in the repository yet.
+    pub(super) new_files: BTreeSet<String>,
 }
 
 pub(super) struct File {
@@ -20,7 +25,8 @@ pub(super) struct File {
 impl Tree {
     pub(super) fn of_repository(root: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
-        for path in list(root)? {
+        let new_files: BTreeSet<String> = list(root, &["--others"])?.into_iter().collect();
+        for path in list(root, &["--cached", "--others"])? {
             match fs::read(root.join(&path)) {
                 Ok(bytes) => files.push(File { path, text: String::from_utf8(bytes).unwrap_or_default() }),
                 // Deleted but not yet committed as such, or a link to a directory.
@@ -28,7 +34,11 @@ impl Tree {
                 Err(error) => return Err(format!("tidy could not read {path}: {error}")),
             }
         }
-        Ok(Self { files })
+        Ok(Self { files, new_lines: new_lines(root).unwrap_or_default(), new_files })
+    }
+
+    pub(super) fn is_new(&self, path: &str, line: usize) -> bool {
+        self.new_files.contains(path) || self.new_lines.contains(&(path.to_owned(), line))
     }
 
     pub(super) fn file(&self, path: &str) -> Option<&File> {
@@ -72,9 +82,10 @@ impl File {
 }
 
 /// Asks git, so that build output and whatever else is ignored stays out.
-fn list(root: &Path) -> Result<Vec<String>, String> {
+fn list(root: &Path, which: &[&str]) -> Result<Vec<String>, String> {
     let output = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"])
+        .args(["ls-files", "-z", "--exclude-standard", "--deduplicate"])
+        .args(which)
         .current_dir(root)
         .output()
         .map_err(|error| format!("tidy lists the files with git, which could not be started: {error}"))?;
@@ -84,4 +95,33 @@ fn list(root: &Path) -> Result<Vec<String>, String> {
     }
     let listed = String::from_utf8_lossy(&output.stdout);
     Ok(listed.split_terminator('\0').map(str::to_owned).collect())
+}
+
+/// The lines that were added since the commit that last changed the recorded counts. Nothing, if git cannot tell.
+fn new_lines(root: &Path) -> Option<BTreeSet<(String, usize)>> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let recorded = git(&["log", "-1", "--format=%H", "--", "xtask/ratchets.txt"])?;
+    let recorded = Some(recorded.trim()).filter(|commit| !commit.is_empty())?;
+    let diff = git(&["diff", "--unified=0", "--no-color", "--no-ext-diff", "--dst-prefix=b/", recorded])?;
+    Some(added_lines(&diff))
+}
+
+/// The lines on the new side of a diff without context.
+pub(super) fn added_lines(diff: &str) -> BTreeSet<(String, usize)> {
+    let mut added = BTreeSet::new();
+    let mut path = "";
+    for line in diff.lines() {
+        if let Some(name) = line.strip_prefix("+++ b/") {
+            path = name.trim_end();
+        } else if let Some(hunk) = line.strip_prefix("@@ ") {
+            let range = hunk.split(' ').find_map(|part| part.strip_prefix('+')).unwrap_or("0,0");
+            let (first, count) = range.split_once(',').unwrap_or((range, "1"));
+            let (first, count) = (first.parse().unwrap_or(0), count.parse().unwrap_or(0));
+            added.extend((first..first + count).map(|number| (path.to_owned(), number)));
+        }
+    }
+    added
 }

@@ -83,7 +83,7 @@ async fn used_attempts_can_lift_too(case: &Case) {
     assert_eq!(ids(&case.claim(&worker, 9).await), [lifted, first], "2 points against 1");
 }
 
-/// 0.10, 3.6 (order): a retry stands where its submission put it, not at the end.
+/// 0.10: a retry stands where its submission put it, not at the end.
 async fn a_retried_task_takes_its_old_place(case: &Case) {
     let worker = case.worker("w").await;
     let old = case.submit(case.task()).await;

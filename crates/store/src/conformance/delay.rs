@@ -142,7 +142,7 @@ async fn a_promotion_happens_once(case: &Case) {
     assert_eq!(case.record(task).await.history.len(), 2);
 }
 
-/// 3.6 (order): among the claimable, priority and submission count, not when it became due.
+/// 1.4: the order is priority and submission, not when a task became due.
 async fn a_promoted_task_takes_its_place_by_priority(case: &Case) {
     let first = delayed(case, 5).await;
     let second = case.submit(case.task()).await;

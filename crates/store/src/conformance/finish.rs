@@ -205,7 +205,7 @@ async fn a_start_lies_between_claim_and_now(case: &Case) {
     }
 }
 
-/// 4, C62: a finish without a start passes through running, at the moment the handler really began.
+/// C62: a finish without a start passes through running, at the moment the handler really began.
 async fn a_finish_records_the_true_start(case: &Case) {
     let id = case.submit(case.task()).await;
     let claimed = case.claim_one(&case.worker("w").await).await;

@@ -1,6 +1,6 @@
 //! What must hold in any store at any time, read from rows alone.
 //!
-//! The names are those of the promises in the documentation: I3 one final transition per life, I4 one holder, I6 nothing that
+//! Numbers are those of docs/requirements.md: I3 one final transition per life, I4 one holder, I6 nothing that
 //! is over is offered, I7 lanes, I8 keys, I9 history, I10 joins, I11 and I12 workflows, I13 attempts, I15 leader, I20 counts.
 
 mod workflows;

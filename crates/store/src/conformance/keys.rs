@@ -83,7 +83,7 @@ async fn tasks_without_a_key_never_meet(case: &Case) {
     assert_eq!(case.claim(&case.worker("w").await, 9).await.len(), 2);
 }
 
-/// 3.6 (key scope): mode `reject` is a conflict that names the id, and changes nothing.
+/// Mode `reject` refuses with the existing id, and changes nothing.
 async fn reject_mode_names_the_task_that_has_the_key(case: &Case) {
     let existing = case.submit(case.task_with_key("k")).await;
     let before = case.snapshot().await;
@@ -92,7 +92,7 @@ async fn reject_mode_names_the_task_that_has_the_key(case: &Case) {
     assert_eq!(case.snapshot().await, before);
 }
 
-/// 3.6 (key scope): mode `reject` is about conflicts only.
+/// Mode `reject` refuses conflicts only.
 async fn reject_mode_accepts_a_new_key(case: &Case) {
     let new = NewTask { on_conflict: OnConflict::Reject, ..case.task_with_key("k") };
     assert!(case.store().submit(vec![new]).await.unwrap()[0].created);

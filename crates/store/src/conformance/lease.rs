@@ -23,7 +23,7 @@ scenarios![
     a_new_start_does_not_inherit_leases,
 ];
 
-/// 1.7, 3.6 (in-flight → pending): 30 s of silence, counted from the last heartbeat.
+/// 1.7: 30 s of silence, counted from the last heartbeat.
 async fn heartbeats_keep_leases_alive(case: &Case) {
     let worker = case.worker("w").await;
     let id = case.submit(case.task()).await;

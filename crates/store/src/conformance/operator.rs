@@ -33,7 +33,7 @@ async fn a_retry_of_a_pending_task_is_done_already(case: &Case) {
     assert_eq!(case.snapshot().await, before);
 }
 
-/// 3.6 (failed → pending): a delay or a backoff is cut short.
+/// A delay or a backoff is cut short.
 async fn a_retry_ends_the_wait(case: &Case) {
     for state in [State::Scheduled, State::WaitingForRetry] {
         let id = case.bring(case.task(), state).await;
@@ -91,7 +91,7 @@ async fn a_retry_without_attempts_needs_force(case: &Case) {
     }
 }
 
-/// C70, I3, 3.6 (operator replay): all attempts again, told apart in the history; lease numbers go on.
+/// C70, I3: all attempts again, told apart in the history; lease numbers go on.
 async fn force_starts_a_new_life(case: &Case) {
     let task = case.bring(case.task(), State::DeadLetter).await;
     let by = By { actor: Some("ada".into()), note: Some("fixed the server".into()) };

@@ -80,7 +80,7 @@ async fn what_is_not_over_is_never_pruned(case: &Case) {
     assert_eq!(case.store().counts().await.unwrap().len(), alive.len());
 }
 
-/// 3.6 (retention): off by default.
+/// Off by default.
 async fn without_a_rule_everything_is_kept(case: &Case) {
     for state in STATES {
         case.bring(case.task(), state).await;

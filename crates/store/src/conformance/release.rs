@@ -22,7 +22,7 @@ fn release(claimed: &Claimed, note: &str) -> Command {
     Command::Release { token: token(claimed), note: Some(note.into()) }
 }
 
-/// 3.6 (in-flight → pending), C20: pending, nobody's, the attempt given back, and the reason kept.
+/// C20: pending, nobody's, the attempt given back, and the reason kept.
 async fn a_released_task_is_pending_again(case: &Case) {
     let id = case.submit(case.task()).await;
     let claimed = case.claim_one(&case.worker("w").await).await;

@@ -68,7 +68,7 @@ async fn attempts_are_counted_in_all(case: &Case) {
     assert_eq!((status.error.as_deref(), status.finished_at), (Some("no"), Some(case.now())));
 }
 
-/// C1, 3.6 (limit 0): with one attempt the first failure is recorded, and is the last.
+/// C1: with one attempt the first failure is recorded, and is the last.
 async fn one_attempt_means_no_retry(case: &Case) {
     let claimed = failed_once(case, NewTask { max_attempts: NonZeroU32::new(1), ..case.task() }).await;
     let status = case.record(claimed.task.id).await.task.status;
@@ -96,7 +96,7 @@ async fn the_backoff_doubles_to_its_cap(case: &Case) {
     assert_eq!((&delays[..12], delays[35]), (&expected[..], 300));
 }
 
-/// C22, C58, 3.6 (backoff): each kind of backoff, as it was stored with the task.
+/// C22, C58: each kind of backoff, as it was stored with the task.
 async fn the_policy_of_the_row_rules(case: &Case) {
     for (backoff, expected) in [
         (Backoff::Fixed, [5, 5, 5, 5]),

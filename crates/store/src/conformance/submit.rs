@@ -76,7 +76,7 @@ async fn everything_that_was_asked_for_comes_back(case: &Case) {
     assert_eq!(record.task.status.due_at, Some(case.now().plus(Duration::from_micros(1_000_001))));
 }
 
-/// 4.2, 3.6 (payload): null and empty ones are payloads too, and the text is kept.
+/// 4.2: null and empty ones are payloads too, and the text is kept.
 async fn a_payload_of_any_shape_is_kept(case: &Case) {
     let worker = case.worker("w").await;
     for text in ["null", "{}", "[]", "\"\"", "0", "false", " { \"a\" : [ 1 , 2 ] } ", "\"é ü 😀\""] {
@@ -99,7 +99,7 @@ async fn an_existing_id_is_refused(case: &Case) {
     assert_eq!(case.snapshot().await, before);
 }
 
-/// 3.6 (id): by convention version 7, but any UUID is accepted, and one is not mistaken for another.
+/// By convention version 7, but any UUID is accepted, and one is not mistaken for another.
 async fn an_id_may_be_any_uuid(case: &Case) {
     let nil = TaskId::from_bytes([0; 16]);
     let full = TaskId::from_bytes([0xff; 16]);

@@ -1,6 +1,6 @@
 //! Random operations, done to the store under test and to the memory store, and compared row by row.
 //!
-//! Promise L1 of the ladder: whatever sequence of submits, turns, heartbeats, chores, crashes and clock jumps is
+//! L1: whatever sequence of submits, turns, heartbeats, chores, crashes and clock jumps is
 //! thrown at a store, it answers and stores exactly what the executable specification does. Every answer is compared, with
 //! every task it names; from time to time, and at the end, everything that can be read.
 //!
