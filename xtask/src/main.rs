@@ -38,7 +38,7 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
   test [--full]    The whole gate: format, tidy, clippy, tests, docs, examples, licences, advisories.
-                   --full adds what is slow or heavy, and takes an hour or two.
+                   --full adds what is slow or heavy, and takes about 90 minutes.
   test FILTER…     Only the tests whose name contains one of these. Words that start with
                    a dash go to the test programs as they are (--nocapture).
   tidy             Check the rules of this repository that no compiler knows.

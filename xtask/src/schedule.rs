@@ -12,10 +12,21 @@ pub(crate) const ALONE: &[(&str, &str)] = &[
 /// The programs that take longest, in this order: they start first, so that none of them is left for the end.
 pub(crate) const LONGEST: &[&str] = &[
     "windlass-server/clients",
-    "windlass/postgres_faults",
     "windlass-store/postgres",
+    "windlass/postgres_faults",
+    "windlass-server/postgres",
     "windlass/simulation",
+    "windlass-server/http",
+    "windlass-server/served",
+    "windlass-store/remote",
+    "windlass/functions",
+    "windlass-store/sqlite",
     "windlass/kill",
+    "windlass-server/remote",
+    "windlass-store/memory",
+    "windlass-store/windlass_store",
+    "windlass-server/work",
+    "windlass-store/postgres_answers",
 ];
 
 /// The order of start: those that run alone, then the longest, then all others.

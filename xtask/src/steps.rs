@@ -156,7 +156,7 @@ const STEPS: &[Step] = &[
                 "--",
                 "contract::",
             ],
-            variables: &[("WINDLASS_REQUESTS", "500")],
+            variables: &[("WINDLASS_REQUESTS", "200")],
         },
         advice: "the request that was answered wrongly is printed above; make it a test of its own",
     },

@@ -71,6 +71,17 @@ class Program:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def insist(self, number: int) -> Optional[int]:
+        """Signals until it ends: the first signal may not have been noticed yet, as Python handles them between steps."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < DEADLINE:
+            self.signal(number)
+            try:
+                return self._process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+        return None
+
     def end(self) -> int:
         code = self._process.wait(DEADLINE)
         self._reading.join(DEADLINE)
@@ -108,16 +119,8 @@ class Programs(unittest.TestCase):
             program = self.program(grace=600)
             self.client.submit("p-stubborn")
             program.until("stubborn")
-            begun = time.monotonic()
             program.signal(number)
-            ended: Optional[int] = None
-            while ended is None and time.monotonic() - begun < DEADLINE:
-                # The first may not have been noticed yet: Python handles signals between steps.
-                program.signal(number)
-                try:
-                    ended = program._process.wait(0.1)
-                except subprocess.TimeoutExpired:
-                    continue
+            ended = program.insist(number)
             self.assertIsNotNone(ended)
             self.assertNotIn("stopped", program.said)
             if code is not None:
@@ -131,11 +134,7 @@ class Programs(unittest.TestCase):
             stubborn = self.program(grace=600, signals="ignored")
             self.client.submit("p-stubborn")
             stubborn.until("stubborn")
-            begun = time.monotonic()
-            while stubborn._process.poll() is None and time.monotonic() - begun < DEADLINE:
-                stubborn.signal(number)
-                time.sleep(0.05)
-            self.assertEqual(stubborn._process.poll(), -number)
+            self.assertEqual(stubborn.insist(number), -number)
 
     def test_a_frozen_worker_loses_its_task_and_changes_nothing(self) -> None:
         frozen = self.program(grace=5, dead_after=1.0)

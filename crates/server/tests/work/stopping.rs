@@ -157,19 +157,16 @@ fn asked_to_stop_a_worker_lets_programs_end() {
     }
 }
 
-/// In the background of a shell a worker inherits that interrupts are ignored, under `nohup` the hang-up, and below some supervisors the
-/// ends of children.
 #[test]
 fn signals_that_its_parent_ignored_keep_a_worker_from_nothing() {
     for signal in [Signal::INT, Signal::TERM] {
         let place = Place::new();
         let (mut talk, mut gate) = (place.fifo("talk"), place.fifo("gate"));
         let (quick, slow) = (place.submit(&["quick"]), place.submit(&["slow"]));
-        let mut command = place.command("env");
-        let ignoring = ["--ignore-signal", env!("CARGO_BIN_EXE_windlass"), "work"];
-        let kinds =
-            ["--exec", "quick=echo at once", "--exec", "slow=echo begun > talk; read x < gate; echo done"];
-        let mut worker = Running::start(command.args(ignoring).args(kinds));
+        let mut command = place.program_of_deaf_parent();
+        let slowly = "slow=echo begun > talk; read x < gate; echo done";
+        command.args(["work", "--exec", "quick=echo at once", "--exec", slowly]);
+        let mut worker = Running::start(&mut command);
         assert_eq!(talk.line(), "begun");
         worker.until("quick attempt 1 completed");
         worker.signal(Signal::HUP);
