@@ -26,6 +26,9 @@ pub(crate) const LONGEST: &[&str] = &[
     "windlass-store/memory",
     "windlass-store/windlass_store",
     "windlass-server/work",
+    "windlass-store/postgres_tasker_changes",
+    "windlass-store/postgres_tasker",
+    "windlass-store/sqlite_crash",
     "windlass-store/postgres_answers",
 ];
 

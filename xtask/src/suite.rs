@@ -131,11 +131,12 @@ pub(crate) fn longer(
     let line = line.join(" ");
     let status = follow(command, &mut followed)
         .map_err(|error| format!("`cargo {line}` could not be run: {error}"))?;
-    report.sums.add(followed.printed.sums);
+    let sums = counted(followed.printed.all_sums(), status.success());
+    report.sums.add(sums);
     if !status.success() {
         return Err(format!("`cargo {line}` ended with {status}"));
     }
-    match followed.printed.sums.passed {
+    match sums.passed {
         0 => Err(format!("`cargo {line}` ran no test")),
         passed => Ok(show::count(passed, "test")),
     }
@@ -223,7 +224,9 @@ impl Job<'_> {
             Ok(None) => (Ok(()), Some(Vec::new())),
             Err(why) => (Err(why), None),
         };
-        Ended { job, output, status, sums: printed.sums, took, time }
+        let sums = if self.tells_times { printed.last_sums() } else { printed.all_sums() };
+        let sums = counted(sums, status.is_ok());
+        Ended { job, output, status, sums, took, time }
     }
 
     /// The tests in the order in which they start, if that is known.
@@ -244,6 +247,12 @@ impl Job<'_> {
             Err(format!("its tests could not be listed: it ended with {}", said.status))
         }
     }
+}
+
+/// A program that failed without a test that did, because it was killed, say, counts as one failure.
+fn counted(sums: Sums, is_good: bool) -> Sums {
+    let failed = if is_good { sums.failed } else { sums.failed.max(1) };
+    Sums { failed, ..sums }
 }
 
 /// What has been read of a program's output.
@@ -338,7 +347,7 @@ mod tests {
         let failed = run_jobs(&jobs, 2, 2, &mut report).unwrap_err();
         assert!(failed.contains("x/bad: it ended with exit status: 101"), "{failed}");
         assert!(failed.contains("x/worse: its tests could not be listed"), "{failed}");
-        assert_eq!(report.sums, Sums { passed: 3, failed: 2 });
+        assert_eq!(report.sums, Sums { passed: 3, failed: 3 }, "one was killed or could not start");
         let names: Vec<_> = report.took.iter().map(|it| &*it.test).collect();
         assert_eq!(names, ["x/two a", "x/two b"]);
         assert!(report.slowest(20).contains("x/two a"));

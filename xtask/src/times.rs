@@ -11,7 +11,8 @@ use std::time::Duration;
 pub(crate) struct Printed {
     /// Tests in the order in which they ended, with the time since the start of the program.
     ended: Vec<(String, Duration)>,
-    pub(crate) sums: Sums,
+    /// What each line with sums says.
+    sums: Vec<Sums>,
 }
 
 /// How many tests passed and failed.
@@ -39,10 +40,23 @@ impl Printed {
     /// A line that came so long after the start of the program.
     pub(crate) fn line(&mut self, line: &str, since_start: Duration) {
         if let Some(sums) = sums(line) {
-            self.sums.add(sums);
+            self.sums.push(sums);
         } else if let Some(name) = ended(line) {
             self.ended.push((name.to_owned(), since_start));
         }
+    }
+
+    /// The sums of one test program: those it says last. A test that starts the program again may print those of that one before.
+    pub(crate) fn last_sums(&self) -> Sums {
+        self.sums.last().copied().unwrap_or_default()
+    }
+
+    /// The sums of all test programs that cargo has run.
+    pub(crate) fn all_sums(&self) -> Sums {
+        self.sums.iter().fold(Sums::default(), |mut all, one| {
+            all.add(*one);
+            all
+        })
     }
 
     /// How long each test took; `None` if the lines do not match the list, because something else was printed in between.
@@ -137,7 +151,23 @@ mod tests {
     fn sums_of_several_programs_are_added() {
         let line =
             "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.08s";
-        assert_eq!(printed(&[(line, 1), (line, 2)]).sums, Sums { passed: 6, failed: 0 });
+        assert_eq!(printed(&[(line, 1), (line, 2)]).all_sums(), Sums { passed: 6, failed: 0 });
+    }
+
+    #[test]
+    fn a_program_that_a_test_starts_again_does_not_count() {
+        let said = printed(&[
+            (
+                "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 2 filtered out; finished in 0.01s",
+                1,
+            ),
+            (
+                "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.08s",
+                2,
+            ),
+        ]);
+        assert_eq!(said.last_sums(), Sums { passed: 3, failed: 0 });
+        assert_eq!(printed(&[]).last_sums(), Sums::default());
     }
 
     #[test]
