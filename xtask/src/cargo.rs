@@ -17,6 +17,25 @@ pub(crate) fn run(root: &Path, arguments: &[&str], variables: &[(&str, &str)]) -
     }
 }
 
+/// A command of cargo's in the root of the workspace, to be run by the caller.
+pub(crate) fn command(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = prepare(root);
+    command.args(arguments);
+    command
+}
+
+/// What `cargo ARGS` prints; what it complains about goes to the terminal.
+pub(crate) fn output(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    let line = arguments.join(" ");
+    let output = command(root, arguments).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("`cargo {line}` could not be started: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("`cargo {line}` ended with {}", output.status))
+    }
+}
+
 /// Whether `cargo NAME` is installed.
 pub(crate) fn has_command(root: &Path, name: &str) -> bool {
     let mut command = prepare(root);
@@ -27,14 +46,18 @@ pub(crate) fn has_command(root: &Path, name: &str) -> bool {
 fn prepare(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root);
-    // `cargo run` describes this package in the environment. Build scripts that watch these variables would be
-    // run again after each change between `cargo xtask test` and a plain `cargo test`.
+    forget_package(&mut command);
+    command
+}
+
+/// `cargo run` describes this package in the environment. Build scripts that watch these variables would be
+/// run again after each change between `cargo xtask test` and a plain `cargo test`.
+pub(crate) fn forget_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(describes_package) {
             command.env_remove(name);
         }
     }
-    command
 }
 
 fn describes_package(variable: &str) -> bool {

@@ -83,7 +83,8 @@ fn run_one(built: &Path, name: &str, expected: &str) -> Result<(), String> {
     let scratch = built.join("scratch").join(name);
     let [printed, complained] =
         ["out", "err"].map(|what| built.join("scratch").join(format!("{name}.{what}")));
-    let ended = start(&built.join(name), &scratch, &printed, &complained).and_then(wait);
+    let ended =
+        start(&built.join(name), &scratch, &printed, &complained).and_then(|child| wait(child, TIME_LIMIT));
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let why = match ended {
         Ok(Some(status)) if status.success() && text(&printed) == expected => return Ok(()),
@@ -110,10 +111,10 @@ fn start(program: &Path, scratch: &Path, printed: &Path, complained: &Path) -> i
         .spawn()
 }
 
-/// `None` when the time was up.
-fn wait(mut child: Child) -> io::Result<Option<ExitStatus>> {
+/// Waits until a program has ended. One that has not when the time is up is killed, and the answer is `None`.
+pub(crate) fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
-    while begun.elapsed() < TIME_LIMIT {
+    while begun.elapsed() < limit {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

@@ -1,7 +1,7 @@
 //! The commands of this repository, run as `cargo xtask <command>`.
 //!
 //! `test` is the whole gate: what passes here passes everywhere, because continuous integration runs the same
-//! command. [`steps`] says what the gate consists of, [`tidy`] holds the rules of this repository that no compiler
+//! command. [`steps`] says what the gate consists of, [`suite`] runs the test programs, [`tidy`] holds the rules of this repository that no compiler
 //! knows, [`provision`] gets the servers that tests need and [`clients`] what those of the clients need, [`examples`]
 //! runs the example programs, and [`faults`] makes the tests that break things on purpose run longer.
 //!
@@ -14,24 +14,32 @@
     reason = "printing to a terminal is what this program is for"
 )]
 
+mod advisories;
 mod cargo;
 mod clients;
 mod examples;
 mod faults;
 mod provision;
+mod record;
+mod schedule;
 mod show;
 mod steps;
+mod suite;
 mod tidy;
+mod times;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
+use steps::Level;
+
 const HELP: &str = "\
 usage: cargo xtask <command>
 
-  test [FILTER…]   Without a filter: format, tidy, clippy, tests, docs, examples, licences.
-                   With one: only the tests whose name contains it. Words that start with
+  test [--full]    The whole gate: format, tidy, clippy, tests, docs, examples, licences, advisories.
+                   --full adds what is slow or heavy, and takes about 90 minutes.
+  test FILTER…     Only the tests whose name contains one of these. Words that start with
                    a dash go to the test programs as they are (--nocapture).
   tidy [--write]   Check the rules of this repository that no compiler knows. With --write, lower
                    the counts in xtask/ratchets.txt to what there is.
@@ -53,8 +61,11 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     let root = root();
     let ended = match (command.as_deref(), rest.as_slice()) {
-        (Some("test"), []) => steps::run_gate(&root),
+        (Some("test"), []) => return steps::run_steps(&root, Level::Gate),
+        (Some("test"), [full]) if full == "--full" => return steps::run_steps(&root, Level::Full),
         (Some("test"), filters) => steps::provision(&root).and_then(|_| steps::run_tests(&root, filters)),
+        // What cargo starts instead of a test program; see `record`.
+        (Some("record"), [list, program, ..]) => record::record(list, program),
         (Some("tidy"), []) => tidy::run(&root).map(|looked_at| println!("{looked_at}")),
         (Some("tidy"), [write]) if write == "--write" => {
             tidy::write(&root).map(|numbers| println!("{numbers}"))

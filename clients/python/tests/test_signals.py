@@ -17,7 +17,8 @@ from kit import DEADLINE, HERE, Server, until
 PROGRAM = """
 import signal, sys, threading, time
 # Whoever runs the tests in the background of a shell has it ignored, and so would this.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[5] == "ignored" else signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[5] == "ignored" else signal.SIG_DFL)
 sys.path.insert(0, sys.argv[1])
 import kit
 from windlass import Context, Worker
@@ -50,8 +51,8 @@ print("stopped", flush=True)
 class Program:
     """A worker in a process of its own."""
 
-    def __init__(self, server: Server, grace: float, dead_after: float = 30.0) -> None:
-        command = [sys.executable, "-c", PROGRAM, str(HERE), server.url, str(grace), str(dead_after)]
+    def __init__(self, server: Server, grace: float, dead_after: float = 30.0, signals: str = "heard") -> None:
+        command = [sys.executable, "-c", PROGRAM, str(HERE), server.url, str(grace), str(dead_after), signals]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.said: List[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
@@ -70,6 +71,17 @@ class Program:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def insist(self, number: int) -> Optional[int]:
+        """Signals until it ends: the first signal may not have been noticed yet, as Python handles them between steps."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < DEADLINE:
+            self.signal(number)
+            try:
+                return self._process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+        return None
+
     def end(self) -> int:
         code = self._process.wait(DEADLINE)
         self._reading.join(DEADLINE)
@@ -87,8 +99,8 @@ class Programs(unittest.TestCase):
         self.addCleanup(self.server.close)
         self.client = self.server.client()
 
-    def program(self, grace: float, dead_after: float = 30.0) -> Program:
-        program = Program(self.server, grace, dead_after)
+    def program(self, grace: float, dead_after: float = 30.0, signals: str = "heard") -> Program:
+        program = Program(self.server, grace, dead_after, signals)
         self.addCleanup(program.close)
         return program
 
@@ -107,20 +119,22 @@ class Programs(unittest.TestCase):
             program = self.program(grace=600)
             self.client.submit("p-stubborn")
             program.until("stubborn")
-            begun = time.monotonic()
             program.signal(number)
-            ended: Optional[int] = None
-            while ended is None and time.monotonic() - begun < DEADLINE:
-                # The first may not have been noticed yet: Python handles signals between steps.
-                program.signal(number)
-                try:
-                    ended = program._process.wait(0.1)
-                except subprocess.TimeoutExpired:
-                    continue
+            ended = program.insist(number)
             self.assertIsNotNone(ended)
             self.assertNotIn("stopped", program.said)
             if code is not None:
                 self.assertEqual(ended, code)
+
+    def test_signals_that_its_parent_ignored_are_heard(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            program = self.program(grace=20, signals="ignored")
+            program.signal(number)
+            self.assertEqual((program.end(), program.said[-1]), (0, "stopped"))
+            stubborn = self.program(grace=600, signals="ignored")
+            self.client.submit("p-stubborn")
+            stubborn.until("stubborn")
+            self.assertEqual(stubborn.insist(number), -number)
 
     def test_a_frozen_worker_loses_its_task_and_changes_nothing(self) -> None:
         frozen = self.program(grace=5, dead_after=1.0)

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// All programs of a worker. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -26,6 +27,9 @@ struct Roll {
 impl Programs {
     /// None yet. Fails if there is no shell, without which no program can be started either.
     pub(crate) fn new() -> io::Result<Self> {
+        // Whoever started us may have ignored it, and so would we: then nobody could tell how the first program ended. Once it is
+        // listened to, it stays so.
+        drop(signal(SignalKind::child())?);
         let roll = Roll { groups: HashSet::new(), keeper: Keeper::start()?, is_closed: false };
         Ok(Self(Arc::new(Mutex::new(roll))))
     }

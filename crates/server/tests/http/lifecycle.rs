@@ -120,6 +120,20 @@ fn a_server_that_stops_is_not_ready() {
     assert_eq!(server.running.end().code, 0);
 }
 
+#[test]
+fn signals_that_its_parent_ignored_stop_a_server() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let place = Place::new();
+        let mut command = place.program_of_deaf_parent();
+        let mut server = Running::start(command.args(["serve", "--listen", "127.0.0.1:0"]));
+        server.until("serving http");
+        server.signal(Signal::HUP);
+        server.signal(signal);
+        server.until("stopping");
+        assert_eq!(server.end().code, 0);
+    }
+}
+
 /// Who reads the log of a server knows what an acknowledgement is worth.
 #[test]
 fn a_server_says_how_safe_its_store_is() {

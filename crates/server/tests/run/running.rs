@@ -49,6 +49,15 @@ fn what_happens_is_told_in_lines() {
 }
 
 #[test]
+fn signals_that_its_parent_ignored_keep_a_run_from_nothing() {
+    let place = place(CHAIN);
+    let mut command = place.program_of_deaf_parent();
+    let said = Running::start(command.args(["run", "flow.yaml"])).end();
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert!(said.out.ends_with("three: \"2 is two  \"\n"), "{}", said.out);
+}
+
+#[test]
 fn programs_read_events() {
     let place = place(CHAIN);
     let events = events(&place, &[], 0);

@@ -172,6 +172,13 @@ impl Place {
         command
     }
 
+    /// The program, started by a parent that ignores every signal it can: a shell in the background, `nohup`, or a careless supervisor.
+    pub(crate) fn program_of_deaf_parent(&self) -> Command {
+        let mut command = self.command("env");
+        command.args(["--ignore-signal", env!("CARGO_BIN_EXE_windlass")]);
+        command
+    }
+
     /// Starts a worker and waits until it works.
     pub(crate) fn work(&self, arguments: &[&str]) -> Running {
         let mut running = Running::start(self.program().arg("work").args(arguments));

@@ -158,6 +158,36 @@ fn asked_to_stop_a_worker_lets_programs_end() {
 }
 
 #[test]
+fn signals_that_its_parent_ignored_keep_a_worker_from_nothing() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let place = Place::new();
+        let (mut talk, mut gate) = (place.fifo("talk"), place.fifo("gate"));
+        let (quick, slow) = (place.submit(&["quick"]), place.submit(&["slow"]));
+        let mut command = place.program_of_deaf_parent();
+        let slowly = "slow=echo begun > talk; read x < gate; echo done";
+        command.args(["work", "--exec", "quick=echo at once", "--exec", slowly]);
+        let mut worker = Running::start(&mut command);
+        assert_eq!(talk.line(), "begun");
+        worker.until("quick attempt 1 completed");
+        worker.signal(Signal::HUP);
+        worker.signal(signal);
+        worker.until("stopping: 1 running, with 30s to end");
+        gate.open();
+        let said = worker.end();
+        assert_eq!(
+            (said.code, &*said.out),
+            (0, "2 completed, 0 failed attempts, 0 others\n"),
+            "{}",
+            said.err
+        );
+        for (id, result) in [(&quick, "at once"), (&slow, "done")] {
+            let task = place.task(id);
+            assert_eq!((&task["result"], &task["attempt"]), (&json!(result), &json!(1)));
+        }
+    }
+}
+
+#[test]
 fn what_does_not_end_within_the_grace_period_is_given_back() {
     let place = Place::new();
     let mut talk = place.fifo("talk");

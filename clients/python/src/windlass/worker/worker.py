@@ -169,13 +169,16 @@ class Worker:
 
         def tell(number: int, _: Optional[FrameType]) -> None:
             log.info("signal %d: the worker stops", number)
-            restore()
+            for number, handler in before.items():
+                # In the background of a shell interrupts were ignored: the second one ends the program there, too.
+                signal.signal(number, signal.SIG_DFL if handler in (None, signal.SIG_IGN) else handler)
             self._stopping.set()
             told.set()
 
         def restore() -> None:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # None: set by something other than Python, which cannot be set again from here.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
             before.clear()
 
         if threading.current_thread() is threading.main_thread():
