@@ -56,9 +56,13 @@ class Calls(unittest.TestCase):
             self.client.submit("mail:send", idempotency_key="once", namespace="tenant", on_conflict="reject")
         self.assertEqual((refused.exception.code, refused.exception.status), ("key_conflict", 409))
 
-    def test_zero_attempts_mean_no_limit(self) -> None:
-        task = self.client.task(self.client.submit("limitless", max_attempts=0)["id"])
+    def test_none_is_no_limit_of_attempts_and_zero_is_refused(self) -> None:
+        task = self.client.task(self.client.submit("limitless", max_attempts=None)["id"])
         self.assertIsNone(task["max_attempts"])
+        task = self.client.task(self.client.submit("limited")["id"])
+        self.assertEqual(task["max_attempts"], 3)
+        with self.assertRaisesRegex(InvalidInput, "1 to 1000000, or null for no limit"):
+            self.client.submit("never", max_attempts=0)
 
     def test_many_are_submitted_at_once_and_listed_page_by_page(self) -> None:
         answers = self.client.submit_many([{"kind": "many", "payload": n, "tags": ["page"]} for n in range(25)])

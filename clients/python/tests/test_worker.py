@@ -167,7 +167,7 @@ class Contexts(WithServer):
     def test_a_handler_knows_its_task(self) -> None:
         seen: List[Context] = []
         worker = self.worker({"c-seen": lambda payload, context: seen.append(context)}, queues=["c-queue"])
-        task = self.done("c-seen", 5, queue="c-queue", entity="user:7", tags=["t"], timeout_seconds=60, max_attempts=0)
+        task = self.done("c-seen", 5, queue="c-queue", entity="user:7", tags=["t"], timeout_seconds=60, max_attempts=None)
         context = seen[0]
         self.assertEqual(
             (context.id, context.kind, context.queue, context.payload), (task["id"], "c-seen", "c-queue", 5)

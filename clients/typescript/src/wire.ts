@@ -378,7 +378,7 @@ export interface NewTask {
   /** What finds the handler. */
   kind: string;
   lane?: NewLane | null | undefined;
-  /** Attempts in all; 3 unless said, `null` or 0 for no limit. */
+  /** Attempts in all, 1 to 1,000,000, or `null` for no limit; default: 3. */
   max_attempts?: number | null | undefined;
   /** Whose it is; `default` unless said. */
   namespace?: string | null | undefined;

@@ -8,6 +8,7 @@ use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
 use crate::name::stored_text;
 use crate::notes::Report;
+use crate::task::Task;
 use crate::time::Timestamp;
 
 /// What a handler decided.
@@ -71,7 +72,7 @@ impl By {
 /// A request to change one task, and with it what depends on it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// A worker takes a task by name. By its holder, again: nothing happens.
+    /// A worker takes a task by name, promoted first if its moment has come ([`Command::first`]). By its holder, again: nothing happens.
     Claim {
         /// The task.
         task: TaskId,
@@ -203,11 +204,20 @@ impl Command {
             | Self::Report { .. }
             | Self::Postpone { .. }
             | Self::Delete { .. } => false,
-            Self::Finish { outcome, .. } => {
-                matches!(outcome, Outcome::Skipped { .. } | Outcome::Expanded { .. })
-            }
+            Self::Finish { outcome, .. } => matches!(
+                outcome,
+                Outcome::Failed { retryable: true, .. } | Outcome::Skipped { .. } | Outcome::Expanded { .. }
+            ),
             _ => true,
         }
+    }
+
+    /// The command that a store carries out before this one: a task whose moment has come, and which nobody has promoted yet, is promoted
+    /// before it is claimed by name.
+    #[must_use]
+    pub fn first(&self, task: &Task, now: Timestamp) -> Option<Self> {
+        let is_due = task.status.due_at.is_some_and(|due| due <= now);
+        (is_due && matches!(self, Self::Claim { .. })).then_some(Self::Promote { task: task.id })
     }
 
     /// What a store has to load, and lock, before it can decide.

@@ -31,6 +31,8 @@ pub enum Reason {
     Released,
     /// Its worker fell silent.
     LeaseExpired,
+    /// Its worker fell silent before it had started the handler. The attempt is given back.
+    NotStarted,
     /// Its moment came.
     Due,
     /// An operator wants it to run now.
@@ -55,7 +57,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Submitted,
         Self::Claimed,
         Self::Started,
@@ -65,6 +67,7 @@ impl Reason {
         Self::Cancelled,
         Self::Released,
         Self::LeaseExpired,
+        Self::NotStarted,
         Self::Due,
         Self::Retried,
         Self::Reopened,
@@ -90,6 +93,7 @@ impl Reason {
             Self::Cancelled => "cancelled",
             Self::Released => "released",
             Self::LeaseExpired => "lease_expired",
+            Self::NotStarted => "not_started",
             Self::Due => "due",
             Self::Retried => "retried",
             Self::Reopened => "reopened",
@@ -105,7 +109,7 @@ impl Reason {
 
     /// Whether the attempt that ended for this reason is given back.
     fn returns_attempt(self) -> bool {
-        matches!(self, Self::Released | Self::Snoozed)
+        matches!(self, Self::Released | Self::Snoozed | Self::NotStarted)
     }
 }
 

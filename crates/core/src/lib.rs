@@ -75,7 +75,7 @@ pub use schedule::{Firing, NewSchedule, Plan, Schedule, Template};
 pub use schedule_policy::{Missed, Overlap};
 pub use set_back::set_back;
 pub use state::State;
-pub use task::{DEFAULT_ATTEMPTS, NewTask, OnConflict, Spec, Start, Status, Task};
+pub use task::{DEFAULT_ATTEMPTS, NewTask, OnConflict, Spec, Start, Status, Task, attempts};
 pub use time::Timestamp;
 pub use trace::TraceParent;
 pub use transition::{Before, Changes, Ended, TaskChange, conclude, nest, transition};

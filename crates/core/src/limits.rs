@@ -28,6 +28,9 @@ pub const TEXT_BYTES: usize = 16 << 10;
 /// Tasks in one submit, commands in one turn, tasks in one claim. Bounds the time the one writer is held.
 pub const BATCH: usize = 1_000;
 
+/// Tasks whose moment has come that a claim promotes at least, if there are so many and it finds nothing else.
+pub const DUE_AT_ONCE: usize = 100;
+
 /// Bytes of payloads, results of parents and checkpoints that one answer hands to a worker elsewhere. What is claimed beyond that is given
 /// back: a thousand payloads of a megabyte would be a gigabyte, held by the server and by the worker. One task is always handed out.
 pub const HANDED_BYTES: usize = 32 << 20;
@@ -71,7 +74,7 @@ pub const PAGE: usize = 1_000;
 /// Rows that one page of a listing looks at before it answers with what it has and a cursor.
 pub const PAGE_SCAN: usize = 20_000;
 
-/// Attempts that can be asked for. Unlimited is said by leaving the number out.
+/// Attempts that can be asked for. No limit is `None`.
 pub const MAX_ATTEMPTS: u32 = 1_000_000;
 
 /// Slots of one lane. Above this a lane limits nothing.

@@ -118,10 +118,7 @@ impl State {
             }
             Pending => matches!(to, Claimed | Waiting | Skipped | Cancelled | ResolvedManually),
             Claimed => {
-                matches!(
-                    to,
-                    Running | Pending | Waiting | DeadLetter | Skipped | Cancelled | ResolvedManually
-                )
+                matches!(to, Running | Pending | Waiting | Skipped | Cancelled | ResolvedManually)
             }
             Running => matches!(
                 to,

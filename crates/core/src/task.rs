@@ -19,6 +19,18 @@ use crate::time::{Timestamp, whole_micros};
 use crate::trace::TraceParent;
 use crate::workflow::{Waits, WorkflowId};
 
+/// What is accepted as a number of attempts, for errors of Rust programs.
+const ATTEMPTS_EXPECTED: &str = "1 to 1000000, or None for no limit";
+
+/// A number of attempts; `None` is no limit.
+pub fn attempts(given: Option<u32>) -> Result<Option<NonZeroU32>, Invalid> {
+    match given.map(NonZeroU32::new) {
+        Some(None) => Err(Invalid::number("max_attempts", 0, ATTEMPTS_EXPECTED)),
+        Some(attempts) => Ok(attempts),
+        None => Ok(None),
+    }
+}
+
 /// Attempts of a task that does not say.
 pub const DEFAULT_ATTEMPTS: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
@@ -125,7 +137,7 @@ impl NewTask {
         if let Some(max) = self.max_attempts
             && max.get() > limits::MAX_ATTEMPTS
         {
-            return Err(Invalid::number("max_attempts", max, "1 to 1000000, or none for no limit"));
+            return Err(Invalid::number("max_attempts", max, ATTEMPTS_EXPECTED));
         }
         if let Some(timeout) = self.timeout
             && !(Duration::from_millis(1)..=limits::TIMEOUT).contains(&timeout)
@@ -214,6 +226,14 @@ impl Task {
         self.spec.max_attempts.is_some_and(|max| used >= max.get())
     }
 
+    /// Whether the worker that has claimed it records the start before it runs the handler: an attempt was used before, or this is the last
+    /// one. If such a claim expires without a recorded start, the handler has not run, and the attempt is given back. So tasks that a
+    /// dying worker had claimed but not started lose one attempt at most, and a first attempt of several needs no extra write.
+    #[must_use]
+    pub fn must_record_start(&self) -> bool {
+        self.status.attempt > 1 || self.is_exhausted()
+    }
+
     /// When the running attempt must be over, if it has a time limit.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
@@ -267,7 +287,8 @@ impl Spec {
 pub struct Status {
     /// Where it is.
     pub state: State,
-    /// Attempts used. Counted at the claim; given back by a release or a snooze.
+    /// Attempts used. Counted at the claim; given back by a release, a snooze, or an expiry before the start
+    /// ([`Task::must_record_start`]).
     pub attempt: u32,
     /// Number of the last claim; 0 before the first. Only ever grows.
     pub lease: Lease,

@@ -184,15 +184,17 @@ fn finish(
                 empty if empty.is_empty() => "the handler gave no error message".into(),
                 error => error,
             };
+            let delay = retry_delay(task, *retry_after);
             let to = if !retryable {
                 State::Failed
             } else if task.is_exhausted() {
                 State::DeadLetter
+            } else if delay.is_zero() {
+                // As if it had waited: it goes back to its place in the line of its lane.
+                draft.status.slot &= task.spec.lane.as_ref().is_some_and(Lane::is_strict);
+                draft.ready(before.workflow, Reason::Failed, worker, Some(&error));
+                return Ok(draft.done());
             } else {
-                let delay = match retry_after {
-                    Some(asked) => (*asked).min(limits::RETRY_AFTER),
-                    None => task.spec.retry.delay(task.status.attempt, roll(task.id, token.lease)),
-                };
                 draft.status.due_at = Some(draft.clock.plus(delay));
                 State::WaitingForRetry
             };
@@ -216,6 +218,14 @@ fn finish(
         }
     }
     Ok(draft.done())
+}
+
+/// How long a task waits after a failure of its last claim.
+fn retry_delay(task: &Task, retry_after: Option<Duration>) -> Duration {
+    match retry_after {
+        Some(asked) => asked.min(limits::RETRY_AFTER),
+        None => task.spec.retry.delay(task.status.attempt, roll(task.id, task.status.lease)),
+    }
 }
 
 /// The workflow of a step.
@@ -440,7 +450,11 @@ fn expire(before: &Before<'_>, lease: Lease, now: Timestamp) -> Result<Changes, 
     }
     let note = format!("lease {lease} expired: worker {holder} stopped sending heartbeats");
     let mut draft = Draft::of(task, now);
-    if task.is_exhausted() {
+    if task.status.state == State::Claimed && task.must_record_start() {
+        draft.status.attempt -= 1;
+        let note = format!("{note} before the handler started");
+        draft.ready(before.workflow, Reason::NotStarted, None, Some(&note));
+    } else if task.is_exhausted() {
         draft.status.error = Some(note.clone());
         draft.enter(State::DeadLetter, Reason::LeaseExpired, None, Some(&note));
     } else {
@@ -464,8 +478,15 @@ fn was_finished_so(task: &Task, token: &Token, outcome: &Outcome) -> bool {
             | (Outcome::Expanded { .. }, State::Completed)
     );
     let expanded_so = matches!((outcome, status.waits), (Outcome::Expanded { .. }, Waits::Items { .. }));
+    let is_ready = status.state == State::Pending || status.waits == Waits::Resume;
+    let retried_so = match outcome {
+        Outcome::Failed { retryable: true, retry_after, .. } => {
+            is_ready && retry_delay(task, *retry_after).is_zero()
+        }
+        _ => false,
+    };
     let same_worker = status.worker.as_ref().is_none_or(|worker| *worker == token.worker);
-    (ended_so || expanded_so) && token.lease > 0 && status.lease == token.lease && same_worker
+    (ended_so || expanded_so || retried_so) && token.lease > 0 && status.lease == token.lease && same_worker
 }
 
 /// Accepts the holder of the present claim and nobody else.

@@ -53,6 +53,8 @@ enum What {
     GaveUp,
     Released,
     Expired,
+    /// Its holder fell silent without having said that the handler started, though it was to say so first.
+    NeverStarted,
     Cancelled,
     Retried,
     StartedOver,
@@ -95,13 +97,13 @@ impl Story {
         self.of_substance().events.last().unwrap().clone()
     }
 
-    /// Counted at the claim; given back by a release or a snooze; all of them by starting over.
+    /// Counted at the claim; given back by a release, a snooze, or a loss before the start; all of them by starting over.
     fn attempts(&self) -> u32 {
         let mut attempts = 0;
         for event in &self.events {
             match event.what {
                 What::Claimed { .. } => attempts += 1,
-                What::Released | What::Snoozed { .. } => attempts -= 1,
+                What::Released | What::NeverStarted | What::Snoozed { .. } => attempts -= 1,
                 What::StartedOver => attempts = 0,
                 _ => {}
             }
@@ -117,13 +119,19 @@ impl Story {
         let last = self.last();
         match last.what {
             What::Submitted { due } if due > last.at => State::Scheduled,
-            What::Submitted { .. } | What::Released | What::Retried | What::StartedOver | What::CameDue => {
-                State::Pending
-            }
+            What::Submitted { .. }
+            | What::Released
+            | What::NeverStarted
+            | What::Retried
+            | What::StartedOver
+            | What::CameDue => State::Pending,
             What::Claimed { .. } => State::Claimed,
             What::Started => State::Running,
             What::Completed => State::Completed,
             What::Failed { retryable: false, .. } => State::Failed,
+            What::Failed { retry_after: Some(Duration::ZERO), .. } if self.has_attempts_left() => {
+                State::Pending
+            }
             What::Failed { .. } if self.has_attempts_left() => State::WaitingForRetry,
             What::Expired if self.has_attempts_left() => State::Pending,
             What::Failed { .. } | What::Expired => State::DeadLetter,
@@ -207,7 +215,8 @@ impl Story {
         if matches!(event.what, What::GotSlot) {
             return true;
         }
-        let waits = self.due().is_some();
+        // Also for no time at all.
+        let waits = self.due().is_some() || matches!(event.what, What::Failed { .. });
         self.earlier().slot() && !self.is_over() && (self.strict || !waits)
     }
 
@@ -289,6 +298,9 @@ fn expire(story: &Story, lease: u32, step: &Step) -> Result<Option<What>, Refusa
     }
     match step.alive_until {
         Some(until) if until > step.now => Err("lease_alive"),
+        _ if story.state() == State::Claimed && (story.attempts() > 1 || !story.has_attempts_left()) => {
+            Ok(Some(What::NeverStarted))
+        }
         _ => Ok(Some(What::Expired)),
     }
 }
@@ -397,9 +409,12 @@ fn finish(
 fn has_ended_so(story: &Story, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Completed { .. } => story.state() == State::Completed,
-        Outcome::Failed { retryable, .. } => match story.state() {
+        Outcome::Failed { retryable, retry_after, .. } => match story.state() {
             State::Failed | State::DeadLetter => true,
             State::WaitingForRetry => *retryable,
+            State::Pending if matches!(story.last().what, What::Failed { .. }) => {
+                *retryable && *retry_after == Some(Duration::ZERO)
+            }
             _ => false,
         },
         Outcome::Snoozed { .. } => matches!(story.last().what, What::Snoozed { .. }),
@@ -430,7 +445,10 @@ fn may_be_taken_for_a_repeat(task: &Task, command: &Command) -> bool {
     }
     let looks_alike = match outcome {
         Outcome::Completed { .. } => false,
-        Outcome::Failed { retryable, .. } => *retryable && status.state == State::WaitingForRetry,
+        Outcome::Failed { retryable, retry_after, .. } => {
+            let is_retried = status.state == State::Pending && *retry_after == Some(Duration::ZERO);
+            *retryable && (status.state == State::WaitingForRetry || is_retried)
+        }
         Outcome::Snoozed { .. } => status.state == State::Scheduled,
         Outcome::Cancelled { .. } => status.state == State::Cancelled,
         Outcome::Skipped { .. } | Outcome::Expanded { .. } => false,

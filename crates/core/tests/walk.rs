@@ -156,6 +156,11 @@ fn failed(retryable: bool) -> Outcome {
     Outcome::Failed { error: "broken".into(), retryable, retry_after: None }
 }
 
+/// A failure after which the task is tried again without delay.
+fn failed_now() -> Outcome {
+    Outcome::Failed { error: "broken".into(), retryable: true, retry_after: Some(Duration::ZERO) }
+}
+
 fn snoozed() -> Outcome {
     Outcome::Snoozed { delay: Duration::from_secs(5) }
 }
@@ -188,7 +193,7 @@ fn claims_of_workers(life: &Life) -> Vec<Command> {
             for at in [None, Some(Timestamp::MIN), Some(Timestamp::MAX)] {
                 commands.push(Command::Start { token: token(), at });
             }
-            for outcome in [completed(), failed(true), failed(false), snoozed(), cancelled()] {
+            for outcome in [completed(), failed(true), failed(false), failed_now(), snoozed(), cancelled()] {
                 commands.push(Command::Finish { token: token(), outcome, started_at: None });
             }
             for outcome in [skipped(), expanded(0), expanded(2)] {
@@ -316,7 +321,19 @@ fn check_step(before: &Life, step: &Move, change: &TaskChange) {
     assert_eq!(change.result.as_ref(), result, "{}", context());
     assert!(new.state != State::Completed || result.is_some(), "{}", context());
     assert!(is_entitled(before, step), "I5, a stale token changes nothing: {}", context());
-    check_slot(before, change, &context);
+    check_slot(before, step, change, &context);
+    let has_started =
+        old.state == State::Running || change.entries.iter().any(|entry| entry.to == State::Running);
+    assert!(
+        new.state != State::DeadLetter || has_started,
+        "I13, what never started is no dead letter: {}",
+        context()
+    );
+    if matches!(*step.command, Command::Expire { .. }) && old.state == State::Claimed {
+        let is_first_of_several = old.attempt == 1 && !before.task.is_exhausted();
+        let left = if is_first_of_several { 1 } else { old.attempt - 1 };
+        assert_eq!(new.attempt, left, "I13, one attempt at most is lost before the start: {}", context());
+    }
 }
 
 /// Whether the command may change the task at all: a worker only with the token of the present claim,
@@ -348,13 +365,14 @@ fn is_open(life: &Life) -> bool {
     life.workflow.as_ref().is_none_or(|workflow| !over.contains(&workflow.state))
 }
 
-/// Only a store gives slots. A final task gives its slot back, and a timed one too unless its lane is strict.
+/// Only a store gives slots. A final task gives its slot back, and one that is timed or has failed too unless its lane is strict.
 /// `moves_lane` announces a slot that became free, and a task that joins or leaves the line for one: behind the one
 /// that leaves may stand another whose own limit is larger.
-fn check_slot(before: &Life, change: &TaskChange, context: &dyn Fn() -> String) {
+fn check_slot(before: &Life, step: &Move, change: &TaskChange, context: &dyn Fn() -> String) {
     let (had, has, state) = (before.task.status.slot, change.after.slot, change.after.state);
     let lane = before.task.spec.lane.as_ref();
-    let keeps = !state.is_final() && (lane.is_some_and(Lane::is_strict) || !state.is_timed());
+    let fails = matches!(*step.command, Command::Finish { outcome: Outcome::Failed { .. }, .. });
+    let keeps = !state.is_final() && (lane.is_some_and(Lane::is_strict) || !(state.is_timed() || fails));
     assert_eq!(has, had && keeps, "{}", context());
     let joins = lane.is_some() && state == State::Pending && !has;
     let leaves = before.task.is_parked();
@@ -559,6 +577,7 @@ claim_paused      !waiting           !not_due           !queue_paused      -    
 start             !not_claimed       !not_claimed       !not_claimed       running            -                  !lease_lost
 complete          !not_claimed       !not_claimed       !not_claimed       completed          completed          !lease_lost
 fail              !not_claimed       !not_claimed       !not_claimed       waiting_for_retry  waiting_for_retry  -
+fail_now          !not_claimed       !not_claimed       !not_claimed       pending            pending            -
 fail_for_good     !not_claimed       !not_claimed       !not_claimed       failed             failed             !lease_lost
 snooze            !not_claimed       !not_claimed       !not_claimed       scheduled          scheduled          !lease_lost
 give_up           !not_claimed       !not_claimed       !not_claimed       cancelled          cancelled          !lease_lost
@@ -611,14 +630,15 @@ skip              !not_step          !not_step          !not_step              !
 const LAST_ATTEMPT: &str = "
                   claimed                running                failed                 cancelled
 fail              dead_letter            dead_letter            -                      !task_settled
+fail_now          dead_letter            dead_letter            -                      !task_settled
 fail_for_good     failed                 failed                 -                      !task_settled
 snooze            scheduled              scheduled              !task_failed           !task_settled
 release           pending                pending                !task_failed           !task_settled
 retry             !max_attempts_reached  !max_attempts_reached  !max_attempts_reached  !max_attempts_reached
 retry_by_force    pending                pending                pending                pending
 expire_alive      !lease_alive           !lease_alive           !task_failed           !task_settled
-expire_dead       dead_letter            dead_letter            !task_failed           !task_settled
-expire_missing    dead_letter            dead_letter            !task_failed           !task_settled
+expire_dead       pending                dead_letter            !task_failed           !task_settled
+expire_missing    pending                dead_letter            !task_failed           !task_settled
 ";
 
 /// A task in `state` that reached it by the shortest way, through the hands of worker `a` where there were any.
@@ -656,6 +676,7 @@ fn named(name: &str, life: &Life) -> Move {
         "start" => Command::Start { token, at: None },
         "complete" => finish(completed()),
         "fail" => finish(failed(true)),
+        "fail_now" => finish(failed_now()),
         "fail_for_good" => finish(failed(false)),
         "snooze" => finish(snoozed()),
         "give_up" => finish(cancelled()),
@@ -721,7 +742,7 @@ fn check_table(table: &str, max: Option<u32>) -> usize {
 #[test]
 fn every_command_in_every_state_answers_as_the_design_says() {
     let cells = check_table(OPEN, Some(3)) + check_table(OVER, Some(3));
-    assert_eq!(cells, 24 * 6 + 22 * 6);
+    assert_eq!(cells, 25 * 6 + 22 * 6);
     check_table(OVER, None);
     check_table(OPEN, None);
 }
@@ -735,6 +756,7 @@ skip_itself     skipped            skipped            skipped            skipped
 expand          waiting            waiting            waiting            waiting
 expand_nothing  completed          completed          completed          completed
 release         pending            waiting            pending            pending
+fail_now        pending            waiting            pending            pending
 expire_dead     pending            waiting            pending            pending
 retry           pending            waiting            pending            !workflow_over
 resolve         resolved_manually  resolved_manually  resolved_manually  !workflow_over
@@ -813,6 +835,35 @@ fn the_last_attempt_ends_in_dead_letters_and_is_not_retried_without_force() {
     check_table(LAST_ATTEMPT, Some(1));
 }
 
+/// I13: however often the workers of others die, a task that never starts loses one attempt and is never a dead letter; one that is
+/// started each time is one after its attempts.
+#[test]
+fn a_loss_before_the_start_costs_one_attempt_at_most() {
+    for max in [Some(1), Some(2), Some(3), None] {
+        let (mut idle, mut killer) = (Life::submitted(max, |_| ()), Life::submitted(max, |_| ()));
+        for _ in 0..9 {
+            let claimed = idle.claim("a");
+            let lease = claimed.task.status.lease;
+            idle = claimed.then(Command::Expire { task: claimed.task.id, lease });
+            check_row(&idle);
+            let lost = u32::from(max != Some(1));
+            assert_eq!((idle.task.status.state, idle.task.status.attempt), (State::Pending, lost), "{max:?}");
+            if killer.task.status.state == State::Pending {
+                let claimed = killer.claim("a");
+                let started = match claimed.task.must_record_start() {
+                    true => claimed.then(Command::Start { token: claimed.token(), at: None }),
+                    false => claimed,
+                };
+                let lease = started.task.status.lease;
+                killer = started.then(Command::Expire { task: started.task.id, lease });
+                check_row(&killer);
+            }
+        }
+        let (state, used) = (killer.task.status.state, killer.task.status.attempt);
+        assert_eq!((state, used), max.map_or((State::Pending, 9), |max| (State::DeadLetter, max)));
+    }
+}
+
 #[test]
 fn a_parked_task_is_claimed_only_with_a_slot() {
     let parked = Life::submitted(None, |new| new.lane = Some(Lane::new("door", 1).unwrap()));
@@ -874,8 +925,8 @@ fn a_claim_that_was_given_back_or_taken_away_is_lost() {
 fn asking_twice_is_asking_once() {
     for (from, names) in [
         (State::Pending, &["claim", "cancel", "resolve"][..]),
-        (State::Claimed, &["start", "complete", "fail", "fail_for_good", "snooze", "give_up"]),
-        (State::Running, &["complete", "fail", "fail_for_good", "snooze", "give_up"]),
+        (State::Claimed, &["start", "complete", "fail", "fail_now", "fail_for_good", "snooze", "give_up"]),
+        (State::Running, &["complete", "fail", "fail_now", "fail_for_good", "snooze", "give_up"]),
         (State::WaitingForRetry, &["retry", "cancel", "resolve"]),
         (State::Failed, &["retry_by_force", "resolve"]),
     ] {
@@ -957,9 +1008,14 @@ fn words_are_kept_with_who_said_them() {
     let wordless = Outcome::Failed { error: String::new(), retryable: false, retry_after: None };
     assert!(claimed.finish(wordless).task.status.error.is_some_and(|error| !error.is_empty()));
 
-    let expired = claimed.then(Command::Expire { task: claimed.task.id, lease: 1 });
+    let expire = || Command::Expire { task: claimed.task.id, lease: 1 };
+    let expired = claimed.then(Command::Start { token: claimed.token(), at: None }).then(expire());
     let (reason, _, note) = said(&expired);
     assert_eq!((reason, &note), (Reason::LeaseExpired, &expired.task.status.error));
+    let (reason, _, note) = said(&claimed.then(expire()));
+    assert!(reason == Reason::NotStarted && note.is_some_and(|note| note.contains("before the handler")));
+    let again = Life::submitted(None, |_| ()).claim("a").finish(failed_now());
+    assert_eq!(said(&again), (Reason::Failed, text("a"), text("broken")));
     let release = Command::Release { token: claimed.token(), note: text("shutting down") };
     assert_eq!(said(&claimed.then(release)), (Reason::Released, text("a"), text("shutting down")));
     let by = || By { actor: text("ada"), note: text("wrong address") };
@@ -978,6 +1034,10 @@ fn a_delay_that_a_handler_asks_for_wins_up_to_its_limit() {
     for (asked, given) in [(Duration::ZERO, Duration::ZERO), (36 * LONG, 36 * LONG), (most * 2, most)] {
         let retry_after = Some(asked);
         let failed = Outcome::Failed { error: "busy".into(), retryable: true, retry_after };
+        if asked.is_zero() {
+            assert_eq!(claimed.finish(failed).task.status.state, State::Pending);
+            continue;
+        }
         for outcome in [failed, Outcome::Snoozed { delay: asked }] {
             assert_eq!(claimed.finish(outcome).task.status.due_at, Some(now.plus(given)));
         }

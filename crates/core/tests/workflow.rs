@@ -391,7 +391,7 @@ fn random_definition(random: &mut Random) -> Definition {
         input: None,
         identity: windlass_core::Identity::default(),
         defaults: windlass_core::Defaults {
-            retry: windlass_core::Retry { max_attempts: Some(2), ..windlass_core::Retry::default() },
+            retry: windlass_core::Retry { max_attempts: Some(Some(2)), ..windlass_core::Retry::default() },
             ..windlass_core::Defaults::default()
         },
         steps: all,
@@ -472,8 +472,10 @@ impl Pair {
                     (Outcome::Completed { result: Json::result(&n.to_string()).unwrap() }, Is::Done)
                 }
                 5 | 6 => {
-                    let failed = Outcome::Failed { error: "no".into(), retryable: true, retry_after: None };
-                    (failed, if exhausted { Is::Failed } else { Is::Later })
+                    let retry_after = self.random.chance(50).then_some(Duration::ZERO);
+                    let again = if retry_after.is_some() { ready } else { Is::Later };
+                    let failed = Outcome::Failed { error: "no".into(), retryable: true, retry_after };
+                    (failed, if exhausted { Is::Failed } else { again })
                 }
                 7 => {
                     (Outcome::Failed { error: "no".into(), retryable: false, retry_after: None }, Is::Failed)
@@ -502,7 +504,8 @@ impl Pair {
             10 => (Command::Skip { task: id, by }, Some(Is::Skipped)),
             11 | 12 => (Command::Promote { task: id }, Some(ready)),
             13 => {
-                let is = if exhausted { Is::Failed } else { ready };
+                let has_started = task.status.state == State::Running;
+                let is = if exhausted && has_started { Is::Failed } else { ready };
                 (Command::Expire { task: id, lease: task.status.lease }, Some(is))
             }
         }

@@ -3,6 +3,7 @@
 //! Such a worker knows neither definitions nor expressions. Whoever claims for it evaluates its steps, and hands it only what has a
 //! handler to be run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -81,6 +82,7 @@ impl Client {
         let Sorted { handed, commands, nested } = self.sort(claimed).await;
         let ended = commands.iter().any(|command| matches!(command, Command::Finish { .. }));
         let is_told = self.settle(commands).await;
+        let handed = self.record_starts(handed).await;
         Ok(TurnedElsewhere {
             receipts: turned.receipts,
             handed: Ok(handed),
@@ -154,6 +156,34 @@ impl Client {
         let results = parents.iter().filter_map(name).zip(found).collect();
         let step = flow.blueprint.step(place.step);
         Ok(step.map(|step| HandedStep { name: Workflow::place_name(&step.name, place), results }))
+    }
+
+    /// Records the starts of those tasks whose starts must be recorded before they run, and leaves out those for which that failed. Nobody
+    /// here sees a worker elsewhere start a handler: what it is given counts as started.
+    async fn record_starts(&self, mut handed: Vec<Handed>) -> Vec<Handed> {
+        let must = |one: &&Handed| one.claimed.task.must_record_start();
+        let tokens: Vec<Token> = handed.iter().filter(must).filter_map(|one| token(&one.claimed)).collect();
+        if tokens.is_empty() {
+            return handed;
+        }
+        let start = |token: &Token| Command::Start { token: token.clone(), at: None };
+        let started: BTreeSet<_> = match self.store.apply(tokens.iter().map(start).collect()).await {
+            Ok(receipts) => tokens
+                .iter()
+                .zip(receipts)
+                .filter(|(_, receipt)| receipt.is_ok())
+                .map(|(token, _)| token.task)
+                .collect(),
+            Err(error) => {
+                warn!(%error, "tasks are given back because their start was not recorded");
+                let note = || Some("the store did not record its start".into());
+                let release = |token| Command::Release { token, note: note() };
+                tokio::spawn(insist(self.store.clone(), tokens.into_iter().map(release).collect()));
+                BTreeSet::new()
+            }
+        };
+        handed.retain(|one| !must(&one) || started.contains(&one.claimed.task.id));
+        handed
     }
 
     /// Tells the store what was decided; whether it has heard. What it has not is told again and again meanwhile: nobody else knows of these

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use windlass_core::{
-    Analytics, By, Execution, ExecutionContext, Executions, Json, Name, Patience, Place, Readiness, Rejected,
-    Stale, State, Steering, StepBackoff, SystemHealth, Task, TaskId, Timestamp, Workflow, WorkflowId,
-    WorkflowState, limits,
+    Analytics, By, Entry, Execution, ExecutionContext, Executions, Json, Name, Patience, Place, Readiness,
+    Reason, Rejected, Stale, State, Steering, StepBackoff, SystemHealth, Task, TaskId, Timestamp, Workflow,
+    WorkflowId, WorkflowState, limits,
 };
 use windlass_store::{Count, Filter, Page, ReadyWorkflow, Result, WorkflowFilter, WorkflowRecord};
 
@@ -87,9 +87,11 @@ impl ReadinessFunctions<'_> {
                 Some(known) => known,
                 None => {
                     let history = self.0.get(task.id).await?.map(|record| record.history).unwrap_or_default();
-                    let is_failure =
-                        |to| matches!(to, State::WaitingForRetry | State::Failed | State::DeadLetter);
-                    history.iter().rev().find(|entry| is_failure(entry.to)).map(|entry| entry.at)
+                    let is_failure = |entry: &&Entry| {
+                        entry.reason == Reason::Failed
+                            || matches!(entry.to, State::Failed | State::DeadLetter)
+                    };
+                    history.iter().rev().find(is_failure).map(|entry| entry.at)
                 }
             };
             let state_of = |step| inspection.step(step).map(|task| task.status.state);

@@ -57,7 +57,11 @@ impl Wrap for Observe {
         let commands = turn.commands.iter().enumerate();
         let deletions = commands.filter(|(_, command)| matches!(command, Command::Delete { .. }));
         let deletions: Vec<usize> = deletions.map(|(at, _)| at).collect();
-        inner.turn(turn).await.inspect(|answer| count_ended(&deletions, answer))
+        let failures = turn.commands.iter().enumerate().filter(|(_, command)| {
+            matches!(command, Command::Finish { outcome: Outcome::Failed { .. }, .. })
+        });
+        let failures: Vec<usize> = failures.map(|(at, _)| at).collect();
+        inner.turn(turn).await.inspect(|answer| count_ended(&deletions, &failures, answer))
     }
 }
 
@@ -73,13 +77,18 @@ fn count_submitted(kinds: &[Name], answer: &[Submitted]) {
     }
 }
 
-/// Counts what has ended or waits for a retry. The receipts at `deletions` are of tasks that are deleted, and say what they were.
-fn count_ended(deletions: &[usize], answer: &Turned) {
+/// Counts what has ended or is to be tried again. The receipts at `deletions` are of tasks that are deleted, and say what they were; those at
+/// `failures` are of attempts that have failed.
+fn count_ended(deletions: &[usize], failures: &[usize], answer: &Turned) {
     let kept = answer.receipts.iter().enumerate().filter(|(at, _)| !deletions.contains(at));
-    let changed = kept.filter_map(|(_, receipt)| receipt.as_ref().ok()).filter(|one| one.changed);
-    let sorts = changed.filter_map(|Receipt { kind, state, attempt, .. }| match state {
-        State::WaitingForRetry => Some((label(kind), *state, (*attempt).min(MOST_ATTEMPTS))),
-        state => state.is_final().then(|| (label(kind), *state, 0)),
+    let changed =
+        kept.filter_map(|(at, receipt)| Some((at, receipt.as_ref().ok().filter(|one| one.changed)?)));
+    let sorts = changed.filter_map(|(at, Receipt { kind, state, attempt, .. })| match state {
+        state if state.is_final() => Some((label(kind), *state, 0)),
+        _ if failures.contains(&at) => {
+            Some((label(kind), State::WaitingForRetry, (*attempt).min(MOST_ATTEMPTS)))
+        }
+        _ => None,
     });
     for ((kind, state, attempt), tasks) in tally(sorts) {
         let kind = || kind.to_string();

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::future::IntoFuture;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -99,9 +98,10 @@ impl Submit {
         self.with(|task| task.timeout = Some(timeout))
     }
 
-    /// Attempts in all; 3 by default, 0 for no limit.
-    pub fn max_attempts(self, attempts: u32) -> Self {
-        self.with(|task| task.max_attempts = NonZeroU32::new(attempts))
+    /// Attempts in all; 3 by default, `None` for no limit.
+    pub fn max_attempts(self, attempts: impl Into<Option<u32>>) -> Self {
+        let attempts = windlass_core::attempts(attempts.into());
+        self.set(|task| attempts.map(|attempts| task.max_attempts = attempts))
     }
 
     /// When failed attempts are tried again.

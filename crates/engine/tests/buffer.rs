@@ -57,6 +57,25 @@ async fn slow_handlers_take_nothing_in_advance() {
     worker.stop().await.unwrap();
 }
 
+/// What was not measured yet is not taken for quick.
+#[tokio::test(start_paused = true)]
+async fn a_fresh_worker_claims_what_it_can_run() {
+    for (pool, takes) in [(1, 10_000), (1, 300), (4, 10_000)] {
+        let windlass = engine();
+        let ids = submit(&windlass.client(), 60, &work("a", takes)).await;
+        let worker = worker(&windlass).handle(take).pool(pool).start().await.unwrap();
+        for _ in 0..5 {
+            pass(ms(450)).await;
+            let mut held = 0;
+            for id in &ids {
+                held += usize::from(state(&windlass, *id).await.is_held());
+            }
+            assert!((1..=pool).contains(&held), "{held} are held by {pool} handlers of {takes} ms");
+        }
+        worker.stop().await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_buffer_of_none_takes_nothing_in_advance() {
     let (plan, windlass) = planned();

@@ -422,7 +422,7 @@ fn retries() -> impl Strategy<Value = Retry> {
         of((1..1_000_u64).prop_map(Duration::from_millis)),
         of((1_000..9_000_u64).prop_map(Duration::from_millis)),
     );
-    (of(1..1_000_u32), of(growths()), initial, of(1.0..900.0_f64), max, of(0..=100_u8)).prop_map(
+    (of(of(1..1_000_u32)), of(growths()), initial, of(1.0..900.0_f64), max, of(0..=100_u8)).prop_map(
         |(max_attempts, backoff, initial, factor, max, jitter_percent)| Retry {
             max_attempts,
             backoff,

@@ -66,7 +66,8 @@ async fn everything_that_is_asked_for_is_kept() {
     assert_eq!((spec.retry, spec.created_at), (policy, START));
     assert_eq!(spec.tags, ["one", "2"]);
 
-    let unlimited = client.submit_json("other", "[1,  2]").max_attempts(0).run_at(at(secs(5))).await.unwrap();
+    let unlimited =
+        client.submit_json("other", "[1,  2]").max_attempts(None).run_at(at(secs(5))).await.unwrap();
     let kept = record(&windlass, unlimited.id).await;
     assert_eq!((kept.payload.as_str(), kept.task.spec.max_attempts), ("[1,  2]", None));
     assert_eq!(kept.task.status.due_at, Some(at(secs(5))));
@@ -90,12 +91,17 @@ async fn what_cannot_be_accepted_is_told_and_nothing_is_submitted() {
         (plain().tag(""), "tag"),
         (plain().timeout(secs(0)), "timeout"),
         (plain().max_attempts(2_000_000), "max_attempts"),
+        (plain().max_attempts(0), "max_attempts"),
         (plain().retry(policy), "retry base"),
         // The first mistake is told, whatever follows.
         (plain().queue("a b").entity("x").queue("fine"), "queue"),
     ] {
         let Rejected::Invalid(invalid) = rejected(submit.await) else { panic!("{field}") };
         assert_eq!(invalid.field, field, "{invalid}");
+        assert!(
+            field != "max_attempts" || invalid.expected == "1 to 1000000, or None for no limit",
+            "{invalid}"
+        );
     }
     assert_eq!(all(&client).await, []);
     assert!(client.namespace("a b").is_err());

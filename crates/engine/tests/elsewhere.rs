@@ -142,3 +142,29 @@ async fn no_more_is_handed_out_than_an_answer_holds() {
     }
     assert_eq!(worker.claim().await.iter().map(id).collect::<Vec<_>>(), all[most..most * 2]);
 }
+
+/// Nobody here sees the handler start, so a last attempt counts as started when it is handed out. What cannot be recorded is given back.
+#[tokio::test(start_paused = true)]
+async fn a_last_attempt_counts_as_started_when_it_is_handed_out() {
+    let (plan, windlass) = planned();
+    let worker = Worker::register(&windlass).await;
+    let submit = async |attempts: u32| {
+        windlass.client().submit_json("work", "1").max_attempts(attempts).await.unwrap().id
+    };
+    let (plain, last) = (submit(3).await, submit(1).await);
+    let handed = worker.claim().await;
+    assert_eq!(handed.iter().map(id).collect::<Vec<_>>(), [plain, last]);
+    assert_eq!(
+        (state(&windlass, plain).await, state(&windlass, last).await),
+        (State::Claimed, State::Running)
+    );
+
+    let (plain, last) = (submit(3).await, submit(1).await);
+    plan.once("turn", Fault::Late(ms(0)));
+    plan.once("turn", down());
+    assert_eq!(worker.claim().await.iter().map(id).collect::<Vec<_>>(), [plain]);
+    pass(secs(1)).await;
+    assert_eq!(state(&windlass, last).await, State::Pending);
+    let again = worker.claim().await;
+    assert_eq!((id(&again[0]), again[0].claimed.task.status.attempt), (last, 1));
+}

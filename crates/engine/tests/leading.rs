@@ -59,13 +59,15 @@ async fn who_may_not_lead_does_not() {
     let windlass = engine();
     let client = windlass.client();
     let idle = worker(&windlass).handle(take).leads(false).start().await.unwrap();
-    let id = client.submit(&work("a", 0)).delay(secs(1)).await.unwrap().id;
+    let taken = client.submit(&work("a", 0)).delay(secs(1)).await.unwrap().id;
+    let id = client.submit_json("nobody", "1").delay(secs(1)).await.unwrap().id;
     pass(secs(600)).await;
     assert_eq!(windlass.store().leader().await.unwrap(), None);
-    assert_eq!(state(&windlass, id).await, State::Scheduled, "a store needs one worker that may");
+    assert_eq!(state(&windlass, taken).await, State::Completed, "what is due is claimed without a leader");
+    assert_eq!(state(&windlass, id).await, State::Scheduled, "everything else needs one worker that may");
     let leads = worker(&windlass).handle_kind("other", async |_| Ok(0)).start().await.unwrap();
     pass(ms(10)).await;
-    assert_eq!(state(&windlass, id).await, State::Completed);
+    assert_eq!(state(&windlass, id).await, State::Pending);
     leads.stop().await.unwrap();
     idle.stop().await.unwrap();
 }
@@ -171,9 +173,14 @@ async fn leases_of_a_dead_worker_expire_and_another_runs_the_tasks() {
     assert_eq!(words(&taken), ["pending", "claimed", "pending", "claimed", "running", "completed"]);
     assert_eq!(times(&taken)[2..], [ms(7_500); 4]);
     assert_eq!((taken.task.status.attempt, taken.task.status.lease), (2, 2), "a crash counts");
-    let dead = record(&windlass, last).await;
-    assert_eq!(words(&dead), ["pending", "claimed", "dead_letter"]);
-    assert!(dead.task.status.error.unwrap().contains("stopped sending heartbeats"));
+    let last = record(&windlass, last).await;
+    assert_eq!(words(&last), ["pending", "claimed", "pending", "claimed", "running", "completed"]);
+    assert_eq!(
+        (last.task.status.attempt, last.task.status.lease),
+        (1, 2),
+        "its only attempt had not started"
+    );
+    assert!(last.history[2].note.as_ref().unwrap().contains("stopped sending heartbeats"));
     worker.stop().await.unwrap();
 }
 

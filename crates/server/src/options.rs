@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use windlass::{Backoff, Client, Entity, Invalid, Json, Lane, Name, NewTask, RetryPolicy, Submit};
+use windlass::{Backoff, Client, Entity, Invalid, Json, Lane, Name, NewTask, RetryPolicy, Submit, limits};
 
 use crate::duration;
 
@@ -20,9 +20,9 @@ pub(crate) struct TaskOptions {
     /// How long one attempt may take, such as 5m [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// Attempts in all, 0 for no limit [default: 3]
-    #[arg(long, value_name = "N")]
-    max_attempts: Option<u32>,
+    /// Attempts in all, none for no limit [default: 3]
+    #[arg(long, value_name = "N", value_parser = attempts)]
+    max_attempts: Option<Attempts>,
     /// How the delay between attempts grows; none is no delay [default: exponential]
     #[arg(long, value_name = "HOW")]
     retry: Option<Retry>,
@@ -44,6 +44,21 @@ pub(crate) struct TaskOptions {
     /// A word to find it by; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+}
+
+/// A number of attempts, or none for no limit.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Attempts(Option<NonZeroU32>);
+
+fn attempts(text: &str) -> Result<Attempts, Invalid> {
+    let refused = || Invalid::new("max_attempts", text, "1 to 1000000, or none for no limit");
+    match text {
+        "none" => Ok(Attempts(None)),
+        number => {
+            let attempts: NonZeroU32 = number.parse().map_err(|_| refused())?;
+            (attempts.get() <= limits::MAX_ATTEMPTS).then_some(Attempts(Some(attempts))).ok_or_else(refused)
+        }
+    }
 }
 
 /// How delays grow.
@@ -71,7 +86,7 @@ impl TaskOptions {
             queue: self.queue.clone().unwrap_or_default(),
             priority: self.priority.unwrap_or(plain.priority),
             timeout: self.timeout,
-            max_attempts: self.max_attempts.map_or(plain.max_attempts, NonZeroU32::new),
+            max_attempts: self.max_attempts.map_or(plain.max_attempts, |Attempts(given)| given),
             retry: self.retry(),
             lane: self.entity.as_ref().map(Lane::of).or_else(|| self.lane.clone()),
             require_entity: self.require_entity,
@@ -102,7 +117,7 @@ pub(crate) fn submit(client: &Client, task: &NewTask) -> Submit {
         .submit_json(&task.kind, task.payload.as_str())
         .queue(&task.queue)
         .priority(task.priority)
-        .max_attempts(task.max_attempts.map_or(0, NonZeroU32::get))
+        .max_attempts(task.max_attempts.map(NonZeroU32::get))
         .retry(task.retry);
     if let Some(timeout) = task.timeout {
         submit = submit.timeout(timeout);
@@ -139,6 +154,16 @@ mod tests {
     }
 
     #[test]
+    fn attempts_are_a_number_or_none() {
+        assert_eq!(attempts("7").unwrap(), Attempts(NonZeroU32::new(7)));
+        assert_eq!(attempts("none").unwrap(), Attempts(None));
+        for bad in ["0", "-1", "", "null", "1000001", "1.5"] {
+            let error = attempts(bad).unwrap_err().to_string();
+            assert!(error.contains("1 to 1000000, or none for no limit"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_base_beyond_the_cap_is_refused() {
         let long = TaskOptions { retry_base: Some(Duration::from_secs(61)), ..TaskOptions::default() };
         assert!(task(&long).unwrap_err().to_string().contains("at most the cap"));
@@ -150,7 +175,7 @@ mod tests {
             queue: Name::queue("q").ok(),
             priority: Some(-3),
             timeout: Some(Duration::from_secs(5)),
-            max_attempts: Some(0),
+            max_attempts: Some(Attempts(None)),
             retry: Some(Retry::Fibonacci),
             entity: "planner:42".parse().ok(),
             require_entity: true,

@@ -33,9 +33,9 @@ pub(crate) struct NewTaskJson {
     queue: Option<String>,
     /// Higher first; 0 unless said.
     priority: Option<i32>,
-    /// Attempts in all; 3 unless said, `null` or 0 for no limit.
+    /// Attempts in all, 1 to 1,000,000, or `null` for no limit; default: 3.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<u32>)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     max_attempts: Option<Option<u32>>,
     retry: Option<RetryJson>,
     /// While a task of this namespace and kind with this key exists, submitting it again answers with the first.
@@ -127,9 +127,13 @@ impl NewTaskJson {
             namespace: self.namespace.as_deref().map_or_else(|| Ok(namespace.clone()), Name::namespace)?,
             queue: self.queue.as_deref().map_or_else(|| Ok(Name::default()), Name::queue)?,
             priority: self.priority.unwrap_or(0),
-            max_attempts: self
-                .max_attempts
-                .map_or(plain.max_attempts, |max| NonZeroU32::new(max.unwrap_or(0))),
+            max_attempts: match self.max_attempts {
+                Some(Some(0)) => {
+                    return Err(Invalid::number("max_attempts", 0, "1 to 1000000, or null for no limit"));
+                }
+                Some(given) => given.and_then(NonZeroU32::new),
+                None => plain.max_attempts,
+            },
             retry: self.retry.map_or_else(|| Ok(plain.retry), RetryJson::policy)?,
             key: self.idempotency_key,
             on_conflict: match self.on_conflict {
@@ -392,6 +396,7 @@ mod tests {
             (r#"{"kind": "a", "require_entity": true}"#, "an entity beside it"),
             (r#"{"kind": "a", "run_at": "2030-01-01T00:00:00Z", "delay_seconds": 1}"#, "not both"),
             (r#"{"kind": "a", "delay_seconds": -1}"#, "0 or more"),
+            (r#"{"kind": "a", "max_attempts": 0}"#, "1 to 1000000, or null for no limit"),
             (r#"{"kind": "a", "timeout_seconds": 0}"#, "1 ms to 365 days"),
             (r#"{"kind": "a", "retry": {"backoff": "fixed", "factor": 2}}"#, "exponential"),
             (r#"{"kind": "a", "retry": {"jitter": "some"}}"#, "20%"),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use windlass_core::{
     AccessToken, AuditEntry, Command, Entity, Entry, Invalid, Json, Lane, Lease, Name, NewTask, Notes,
-    Rejected, Schedule, State, Status, Task, TaskId, Term, Timestamp, WorkerId, WorkflowId,
+    Rejected, Schedule, Spec, State, Status, Task, TaskId, Term, Timestamp, WorkerId, WorkflowId,
     check_subscriptions, limits,
 };
 
@@ -81,6 +81,21 @@ pub struct Claim {
     pub kinds: Vec<Name>,
     /// How many at most.
     pub limit: usize,
+}
+
+impl Claim {
+    /// Whether it asks for such tasks.
+    pub(crate) fn asks_for(&self, spec: &Spec) -> bool {
+        spec.namespace == self.namespace
+            && self.queues.contains(&spec.queue)
+            && self.kinds.contains(&spec.kind)
+    }
+
+    /// How many tasks it promotes at most if it finds nothing but what is due. Not fewer than some: a row that cannot be read, or is parked
+    /// when it is promoted, does not keep it from those behind.
+    pub(crate) fn most_due(&self) -> usize {
+        if self.limit == 0 { 0 } else { self.limit.clamp(limits::DUE_AT_ONCE, limits::BATCH) }
+    }
 }
 
 /// A task handed to a worker, with all that a handler needs.
@@ -372,6 +387,17 @@ pub struct Rings {
 }
 
 impl Rings {
+    /// What two changes ring together.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            claimable: self.claimable + other.claimable,
+            timed: self.timed + other.timed,
+            settled: self.settled + other.settled,
+            revoked: self.revoked + other.revoked,
+        }
+    }
+
     /// For each bell the later of two.
     #[cfg(feature = "remote")]
     pub(crate) fn latest(self, other: Self) -> Self {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use windlass_core::{
-    Activity, Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Rejected, Status, Task, TaskId,
-    Timestamp, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
+    Activity, Blueprint, Cascade, Changes, Definition, Invalid, Json, Name, Reason, Rejected, State, Status,
+    Task, TaskId, Timestamp, Waits, Workflow, WorkflowEntry, WorkflowId, WorkflowState, limits,
 };
 
 use crate::error::Result;
@@ -249,6 +249,8 @@ enum Note {
     Changed(Task, Status),
     Created(Task),
     Gone(Task),
+    /// A task has failed and is tried again at once.
+    Retried,
 }
 
 impl Touched {
@@ -257,6 +259,10 @@ impl Touched {
         let Some(workflow) = task.spec.workflow else { return };
         for change in &changes.tasks {
             self.note_change(task, &change.after);
+            let failed = change.entries.last().is_some_and(|entry| entry.reason == Reason::Failed);
+            if failed && (change.after.state == State::Pending || change.after.waits == Waits::Resume) {
+                self.0.entry(workflow).or_default().0.push(Note::Retried);
+            }
         }
         if !changes.created.is_empty() {
             let created = changes.created.iter().map(|(task, ..)| Note::Created(task.clone()));
@@ -292,6 +298,7 @@ impl Noted {
                 Note::Changed(before, after) => cascade.note(before, after),
                 Note::Created(task) => cascade.note_new(task),
                 Note::Gone(task) => cascade.note_gone(task),
+                Note::Retried => cascade.note_retry(),
             }
         }
     }

@@ -16,7 +16,7 @@ const MAY_SCAN: [&str; 4] = ["pick", "pick_one", "settings", "parked_lanes"];
 const BEHIND: &str = "Index Cond … ROW((~";
 
 /// What a statement must be found by, in one line of its plan.
-const FOUND_BY: [(&str, &str); 18] = [
+const FOUND_BY: [(&str, &str); 20] = [
     ("claim_one", "live_claimable"),
     ("claim", "live_claimable"),
     ("claim_one", BEHIND),
@@ -29,7 +29,9 @@ const FOUND_BY: [(&str, &str); 18] = [
     ("load_live", "tasks_id"),
     ("load_live", "live_pkey"),
     ("find_keys", "tasks_key"),
-    ("due", "live_due"),
+    ("due", "live_due on"),
+    ("due_to_claim", "live_due_to_claim on"),
+    ("due_to_claim", "Index Cond … (kind = k.kind) AND (due_at <= "),
     ("orphans", "live_held"),
     ("old", "ended_completed"),
     ("fill", "live_parked"),

@@ -150,7 +150,10 @@ fn an_intervention_that_dies_anywhere_is_whole_or_absent() {
         let held = world.claimed(|_| {}).await;
         world.do_it(Op::apply(finish(&held, failed("later")))).await;
         let orphan = world.claimed(|_| {}).await.task;
-        let last = world.claimed(once).await.task;
+        let unstarted = world.claimed(once).await.task;
+        let last = world.claimed(once).await;
+        world.do_it(Op::apply(Command::Start { token: token(&last), at: None })).await;
+        let last = last.task;
         let delayed = NewTask { start: Start::After(Duration::from_secs(60)), ..world.task() };
         let delayed = world.submit(delayed).await;
         world.pass(3600);
@@ -159,6 +162,7 @@ fn an_intervention_that_dies_anywhere_is_whole_or_absent() {
         let expire = |task: &windlass_core::Task| Command::Expire { task: task.id, lease: task.status.lease };
         world.sweep("expire", Op::apply(expire(&orphan))).await;
         world.sweep("expire the last attempt", Op::apply(expire(&last))).await;
+        world.sweep("expire what never started", Op::apply(expire(&unstarted))).await;
 
         world.sweep("delete", Op::apply(Command::Delete { task: last.id })).await;
         world.pass(3600);

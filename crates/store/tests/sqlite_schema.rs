@@ -128,8 +128,9 @@ const PLANS: &[(&str, &str, bool)] = &[
     ("lane_head", "tasks_parked", false),
     ("lane_taken", "tasks_slots", false),
     ("lane_holders", "tasks_slots", false),
-    ("due", "tasks_due", false),
-    ("next_due", "tasks_due", false),
+    ("due", "tasks_due (due_at<?)", false),
+    ("next_due", "tasks_due (due_at>?)", false),
+    ("due_to_claim", "tasks_due_to_claim (namespace=? AND queue=? AND kind=? AND due_at<?)", false),
     ("orphans", "tasks_held", true),
     ("expired", "tasks_finished", false),
     ("list_oldest", "INTEGER PRIMARY KEY", false),
@@ -334,7 +335,7 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
         let view =
             &first[first.find("CREATE VIEW task_rows").unwrap()..first.find("-- Apart from tasks").unwrap()];
         let older = format!(
-            "ALTER TABLE schedules DROP COLUMN left_out;
+            "DROP INDEX tasks_due_to_claim; ALTER TABLE schedules DROP COLUMN left_out;
             DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version >= 7"
         );
         Connection::open(&path).unwrap().execute_batch(&older).unwrap();

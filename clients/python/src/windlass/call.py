@@ -5,6 +5,7 @@ Nothing is sent here. Both clients carry out the same calls, so that they cannot
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Generic, Mapping, Optional, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
@@ -104,6 +105,19 @@ def send(
 ) -> Call[T]:
     """Sends JSON."""
     return Call(method, where, encode(body), repeatable=repeatable, wait=wait, read=_then(read), check=check)
+
+
+class Default(enum.Enum):
+    """The value of a parameter for which `None` means something."""
+
+    DEFAULT = "default"
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+#: What the server takes by default.
+DEFAULT = Default.DEFAULT
 
 
 def given(**fields: Any) -> Dict[str, Any]:

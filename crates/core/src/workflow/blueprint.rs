@@ -265,9 +265,10 @@ impl Flaws {
     /// Retry, time limit and queue of a step, with the defaults.
     fn check_bounds(&mut self, path: &str, definition: &Definition, step: &Step) {
         let Defaults { retry, .. } = &definition.defaults;
-        let attempts = step.retry.attempts(retry);
-        if !(1..=limits::MAX_ATTEMPTS).contains(&attempts) {
-            let advice = format!("1 to {} are possible", limits::MAX_ATTEMPTS);
+        if let Some(attempts) = step.retry.attempts(retry)
+            && !(1..=limits::MAX_ATTEMPTS).contains(&attempts)
+        {
+            let advice = format!("1 to {} are possible, or null for no limit", limits::MAX_ATTEMPTS);
             self.push(format!("{path}.retry.max_attempts"), format!("it is {attempts}"), advice);
         }
         if let Err(invalid) = step.retry.policy(retry).check() {

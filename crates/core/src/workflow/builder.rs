@@ -348,13 +348,13 @@ impl StepBuilder {
 /// use windlass_core::{Growth, Retry};
 ///
 /// let retry = Retry::default().max_attempts(5).backoff(Growth::Fixed).initial(Duration::from_millis(500));
-/// assert_eq!(retry.attempts(&Retry::default()), 5);
+/// assert_eq!(retry.attempts(&Retry::default()), Some(5));
 /// ```
 impl Retry {
-    /// Attempts in all; 3 by default.
+    /// Attempts in all; 3 by default, `None` for no limit.
     #[must_use]
-    pub fn max_attempts(self, attempts: u32) -> Self {
-        Self { max_attempts: Some(attempts), ..self }
+    pub fn max_attempts(self, attempts: impl Into<Option<u32>>) -> Self {
+        Self { max_attempts: Some(attempts.into()), ..self }
     }
 
     /// How the delay grows; exponentially by default.

@@ -141,6 +141,11 @@ impl Cascade {
         self.rows.insert(task.id, Row { before: task.clone(), task, result: None, entries: Vec::new() });
     }
 
+    /// A task of the workflow is tried again at once.
+    pub fn note_retry(&mut self) {
+        self.after.retries = self.after.retries.saturating_add(1);
+    }
+
     /// A task of the workflow was made.
     pub fn note_new(&mut self, task: &Task) {
         self.after.counts.add(&task.status);
@@ -391,7 +396,7 @@ impl Cascade {
         }
         self.activity.note_task(was, after);
         if is == State::WaitingForRetry {
-            self.after.retries = self.after.retries.saturating_add(1);
+            self.note_retry();
         }
         if item.is_some() {
             let by = i64::from(is_settled_item(is)) - i64::from(is_settled_item(was));

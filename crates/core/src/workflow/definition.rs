@@ -242,9 +242,9 @@ pub struct Shared {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retry {
-    /// Attempts in all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
+    /// Attempts in all; `Some(None)`, written `null`, is no limit.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "limit")]
+    pub max_attempts: Option<Option<u32>>,
     /// How the delay grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Growth>,
@@ -260,6 +260,11 @@ pub struct Retry {
     /// Up to this many percent more or less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter_percent: Option<u8>,
+}
+
+/// A number of attempts that is given, or `null` for no limit.
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// How the delay grows.
@@ -297,10 +302,10 @@ impl Retry {
         RetryPolicy { backoff, base, cap, jitter: jitter.map_or(Jitter::None, Jitter::Percent) }
     }
 
-    /// Attempts in all, with `defaults` if that is absent.
+    /// Attempts in all, with `defaults` if that is absent; `None` is no limit.
     #[must_use]
-    pub fn attempts(&self, defaults: &Self) -> u32 {
-        self.max_attempts.or(defaults.max_attempts).unwrap_or(DEFAULT_ATTEMPTS.get())
+    pub fn attempts(&self, defaults: &Self) -> Option<u32> {
+        self.max_attempts.or(defaults.max_attempts).unwrap_or(Some(DEFAULT_ATTEMPTS.get()))
     }
 }
 

@@ -241,7 +241,7 @@ fn begin(
         lane: step.lane.as_ref().and_then(|shared| Lane::new(&shared.key, shared.limit).ok()),
         timeout: blueprint.definition().timeout(step),
         tags: Vec::new(),
-        max_attempts: NonZeroU32::new(step.retry.attempts(&defaults.retry)),
+        max_attempts: step.retry.attempts(&defaults.retry).and_then(NonZeroU32::new),
         retry: step.retry.policy(&defaults.retry),
         created_at: now,
         workflow: Some(workflow.id),

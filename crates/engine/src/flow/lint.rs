@@ -170,7 +170,7 @@ impl Lint<'_> {
             || factor.is_some()
             || max.is_some()
             || jitter_percent.is_some();
-        if *max_attempts == Some(1) && has_delay {
+        if *max_attempts == Some(Some(1)) && has_delay {
             let advice = "raise max_attempts, or leave the rest out";
             let problem = "with one attempt nothing is tried again, so there is nothing to wait for";
             self.warnings.push(Problem::warning(format!("{path}.max_attempts"), problem, advice));

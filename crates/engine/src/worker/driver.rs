@@ -6,8 +6,8 @@
 //! wakes when a handler ends, when the store rings, and at moments that something waits for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -22,8 +22,9 @@ use super::attempt::{self, Ended, LastWord, Verdict};
 use super::fence::Hold;
 use super::outbox::{Backoff, Outbox};
 use super::setup::{ReportResult, Setup, Shared};
-use crate::context::{Attempt, Context, Notebook};
-use crate::stop::{Stop, StopReason};
+use super::waiting::Waiting;
+use crate::context::Context;
+use crate::stop::StopReason;
 
 /// A handler that has run this long is marked as running; one that ends sooner is never written down twice.
 const MARK_AFTER: Duration = Duration::from_millis(250);
@@ -44,15 +45,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long a worker that is to stop tries to tell the store what it has to say.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// A claim that waits for a free handler.
-#[derive(Debug)]
-struct Waiting {
-    claimed: Claimed,
-    stop: Stop,
-    received: Instant,
-    hold: Hold,
-}
-
 pub(super) struct Driver {
     shared: Arc<Shared>,
     rings: watch::Receiver<Rings>,
@@ -60,6 +52,8 @@ pub(super) struct Driver {
     ended: mpsc::UnboundedReceiver<Ended>,
     end: mpsc::UnboundedSender<Ended>,
     waiting: VecDeque<Waiting>,
+    /// Claims that have a free handler, and whose start is being recorded before it runs ([`Task::must_record_start`](windlass_core::Task::must_record_start)).
+    starting: BTreeMap<(TaskId, Lease), Waiting>,
     /// By claim: a task that was lost may be claimed again while its handler still runs.
     running: BTreeMap<(TaskId, Lease), Context>,
     /// Handlers that were not marked as running yet, oldest first.
@@ -103,6 +97,7 @@ impl Driver {
             ended,
             end,
             waiting: VecDeque::new(),
+            starting: BTreeMap::new(),
             running: BTreeMap::new(),
             unmarked: VecDeque::new(),
             outbox: Outbox::default(),
@@ -169,7 +164,7 @@ impl Driver {
     }
 
     fn is_over(&self) -> bool {
-        let all_said = self.running.is_empty() && self.waiting.is_empty() && self.outbox.is_empty();
+        let all_said = self.busy() == 0 && self.waiting.is_empty() && self.outbox.is_empty();
         let all_found = self.look_for_lost.is_none_or(|(at, _)| at > Instant::now());
         self.stopping_since.is_some() && all_said && all_found
     }
@@ -190,54 +185,65 @@ impl Driver {
 
     /// Starts what has been claimed, as far as handlers are free.
     fn start_waiting(&mut self) {
-        while self.running.len() < self.shared.setup.pool {
+        while self.busy() < self.shared.setup.pool {
             let Some(waiting) = self.waiting.pop_front() else { return };
-            if !waiting.hold.is_sure() {
-                waiting.stop.tell(StopReason::Fenced);
+            if !self.may_start(&waiting) {
+                continue;
             }
-            if let Some(reason) = waiting.stop.reason() {
-                self.give_back(&waiting, &format!("it was not started: {reason:?}"));
+            let (id, lease) = waiting.key();
+            if waiting.claimed.task.must_record_start() {
+                self.outbox.push(Command::Start { token: self.token(id, lease), at: None });
+                self.starting.insert((id, lease), waiting);
             } else {
-                self.start(waiting);
+                let token = self.start(waiting);
+                self.unmarked.push_back((Instant::now(), token));
             }
         }
     }
 
-    fn start(&mut self, Waiting { claimed, stop, received, hold }: Waiting) {
-        let Claimed { task, payload, details } = claimed;
-        let setup = &self.shared.setup;
-        let (started, notebook) = (Instant::now(), Notebook::new(self.shared.notes_written.clone()));
-        let (worker, client, handlers) = (setup.id.clone(), setup.client.clone(), setup.handlers.clone());
-        let token = Token { task: task.id, lease: task.status.lease, worker: worker.clone() };
-        let attempt = Attempt {
-            task,
-            payload,
-            place: OnceLock::new(),
-            details,
-            worker,
-            client,
-            handlers,
-            received,
-            started,
-            trace: OnceLock::new(),
-            stop,
-            hold: Some(hold),
-            notebook,
-        };
-        let context = Context::new(attempt);
+    /// Handlers that run or are about to.
+    fn busy(&self) -> usize {
+        self.running.len() + self.starting.len()
+    }
+
+    /// Whether a claim may be started; if not, it is given back.
+    fn may_start(&mut self, waiting: &Waiting) -> bool {
+        let reason = waiting.must_not_start();
+        if let Some(reason) = reason {
+            self.give_back(waiting, &format!("it was not started: {reason:?}"));
+        }
+        reason.is_none()
+    }
+
+    /// The start of a claim is recorded, or refused because the claim is lost.
+    fn hear_started(&mut self, waiting: Waiting, is_recorded: bool) {
+        let (task, lease) = waiting.key();
+        if !is_recorded {
+            self.shared.held.remove(task, lease);
+        } else if self.stopping_since.is_some() {
+            self.give_back(&waiting, "the worker shuts down");
+        } else if self.may_start(&waiting) {
+            self.start(waiting);
+        }
+    }
+
+    fn start(&mut self, waiting: Waiting) -> Token {
+        let (task, lease) = waiting.key();
+        let (setup, token) = (&self.shared.setup, self.token(task, lease));
+        let context = Context::new(waiting.attempt(&self.shared));
         self.running.insert((token.task, token.lease), context.clone());
         let last_word = LastWord::new(self.end.clone(), &token);
         let (handlers, patience) = (setup.handlers.clone(), setup.patience);
         tokio::spawn(async move { last_word.say(attempt::run(handlers, context, patience).await) });
-        self.unmarked.push_back((started, token));
+        token
     }
 
     /// Gives back a claim that was not started.
     fn give_back(&mut self, waiting: &Waiting, note: &str) {
-        let task = &waiting.claimed.task;
-        self.shared.held.remove(task.id, task.status.lease);
+        let (task, lease) = waiting.key();
+        self.shared.held.remove(task, lease);
         if !matches!(waiting.stop.reason(), Some(StopReason::Cancelled | StopReason::LeaseLost)) {
-            let token = self.token(task.id, task.status.lease);
+            let token = self.token(task, lease);
             self.outbox.push(Command::Release { token, note: Some(note.into()) });
         }
     }
@@ -265,7 +271,11 @@ impl Driver {
             return None;
         }
         // What waits for a handler will soon have more to say: one commit for all of it.
-        if self.waiting.len() > self.outbox.len() && self.say_at().is_some_and(|at| at > Instant::now()) {
+        let is_starting = !self.starting.is_empty();
+        if !is_starting
+            && self.waiting.len() > self.outbox.len()
+            && self.say_at().is_some_and(|at| at > Instant::now())
+        {
             return None;
         }
         let (commands, limit) = (self.outbox.take(&self.spoken_of), room);
@@ -322,7 +332,7 @@ impl Driver {
             return 0;
         }
         let Setup { pool, buffer, .. } = &self.shared.setup;
-        let (free, under_way) = (pool - self.running.len(), self.claims_under_way);
+        let (free, under_way) = (pool - self.busy(), self.claims_under_way);
         let waiting = self.waiting.len();
         let in_advance =
             if self.ran_dry { self.ended_lately * 2 } else { self.ended_lately.saturating_sub(waiting) };
@@ -392,7 +402,7 @@ impl Driver {
     }
 
     fn hear_receipts(
-        &self,
+        &mut self,
         commands: Vec<Command>,
         receipts: Vec<Result<windlass_store::Receipt, Rejected>>,
     ) {
@@ -400,6 +410,12 @@ impl Driver {
             let result = receipt.map_or_else(ReportResult::Refused, |_| ReportResult::Accepted);
             if let Command::Finish { token, .. } | Command::Release { token, .. } = &command {
                 self.shared.setup.reported(token.task, token.lease, &result);
+            }
+            if let Command::Start { token, .. } = &command
+                && let Some(waiting) = self.starting.remove(&(token.task, token.lease))
+            {
+                self.hear_started(waiting, result == ReportResult::Accepted);
+                continue;
             }
             let ReportResult::Refused(rejected) = result else { continue };
             match command {
@@ -436,7 +452,7 @@ impl Driver {
         if std::mem::take(&mut self.hungry_by_poll) && !claimed.is_empty() {
             metrics::counter!("windlass_missed_wakeups_total").increment(1);
         }
-        self.ran_dry = self.waiting.is_empty() && self.running.len() < self.shared.setup.pool;
+        self.ran_dry = self.waiting.is_empty() && self.busy() < self.shared.setup.pool;
         let received = Instant::now();
         for claimed in claimed {
             let stop = self.shared.held.add(claimed.task.id, claimed.task.status.lease);
@@ -493,7 +509,7 @@ impl Driver {
         if rings.claimable != self.heard.claimable {
             (self.hungry, self.hungry_by_poll) = (true, false);
         }
-        if rings.revoked != self.heard.revoked && !(self.running.is_empty() && self.waiting.is_empty()) {
+        if rings.revoked != self.heard.revoked && !(self.busy() == 0 && self.waiting.is_empty()) {
             self.shared.look_wanted.notify_one();
         }
         self.heard = rings;

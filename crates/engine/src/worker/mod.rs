@@ -11,6 +11,7 @@ mod held;
 pub(crate) mod outbox;
 mod pulse;
 pub(crate) mod setup;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;

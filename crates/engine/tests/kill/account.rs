@@ -45,7 +45,7 @@ pub(crate) fn of(events: &[Event], records: &[Record], tasks: u64) -> Accounts {
                 Reason::Failed => sums.failures += 1,
                 Reason::Snoozed => sums.snoozes += 1,
                 Reason::Released => sums.releases += 1,
-                Reason::LeaseExpired => sums.expired += 1,
+                Reason::LeaseExpired | Reason::NotStarted => sums.expired += 1,
                 other => panic!("{id}: nobody asked for {other}"),
             }
         }
@@ -151,6 +151,7 @@ pub(crate) fn check_attempts(
                 Reason::LeaseExpired if !were_stopped => {
                     assert!(killed.contains(worker), "I13 {claim:?}: {worker} lives, but has lost it");
                 }
+                Reason::NotStarted => assert!(begun.is_none(), "I13 {claim:?}: it is said not to have begun"),
                 Reason::LeaseExpired | Reason::Released => {}
                 _ if decided.contains(&claim) => {
                     assert!(

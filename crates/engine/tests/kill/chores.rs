@@ -98,7 +98,7 @@ pub(crate) fn planned(client: &Client, seed: u64, n: u64) -> NewTask {
     };
     let chore = Chore { n, millis, fails, snoozes };
     let mut task = client.submit(&chore).key(key(n)).retry(retry);
-    task = task.max_attempts(u32::try_from(max_attempts).unwrap());
+    task = task.max_attempts(u32::try_from(max_attempts).ok().filter(|most| *most > 0));
     if random.chance(40) {
         task = task.entity(&format!("planner:{}", random.below(100)));
     }

@@ -32,7 +32,7 @@ pub(crate) async fn is_followed(stage: &mut Stage, seed: u64) {
     let term = stage.store().leader().await.unwrap().unwrap().term;
 
     let tick = Chore { n: 0, millis: 0, fails: 0, snoozes: 0 };
-    let tick = stage.client.submit(&tick).max_attempts(0);
+    let tick = stage.client.submit(&tick).max_attempts(None);
     let every_slot = Missed::All(NonZeroU32::new(100).unwrap());
     stage.client.schedule("tick", "* * * * * *", tick).missed(every_slot).await.unwrap();
     let mut random = Random::new(seed);

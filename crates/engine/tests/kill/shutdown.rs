@@ -30,7 +30,7 @@ pub(crate) async fn is_killed_everywhere(stage: &mut Stage, seed: u64) {
         let mut victim = stage.start("victim", work(Some(point)));
         stage.until(async |stage| stage.leads(&victim.who).await).await;
         // One handler runs until it may end, so that there is something to wait for.
-        let deaf = stage.client.submit(&Deaf).max_attempts(0).await.unwrap().id;
+        let deaf = stage.client.submit(&Deaf).max_attempts(None).await.unwrap().id;
         victim.hear(&format!("running {deaf} 1")).await;
         let chores = round * CHORES..(round + 1) * CHORES;
         let batch = chores.map(|n| chores::planned(&stage.client, seed, n)).collect();

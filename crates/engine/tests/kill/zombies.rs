@@ -36,9 +36,9 @@ pub(crate) async fn are_refused(stage: &mut Stage, zombies: u64) {
 }
 
 async fn is_refused(stage: &mut Stage, zombie: &mut Process) {
-    let running = stage.client.submit(&Endless).max_attempts(0).await.unwrap().id;
+    let running = stage.client.submit(&Endless).max_attempts(None).await.unwrap().id;
     zombie.hear(&format!("running {running}")).await;
-    let late = stage.client.submit(&Late).max_attempts(0).await.unwrap().id;
+    let late = stage.client.submit(&Late).max_attempts(None).await.unwrap().id;
     zombie.hear(&format!("holding {late}")).await;
     stage.stop_between_writes(zombie).await;
 
@@ -65,7 +65,7 @@ async fn is_refused(stage: &mut Stage, zombie: &mut Process) {
 /// The zombie does a task from beginning to end.
 async fn works(stage: &Stage, zombie: &Process) {
     let chore = Chore { n: 0, millis: 0, fails: 0, snoozes: 0 };
-    let chore = stage.client.submit(&chore).max_attempts(0).await.unwrap().id;
+    let chore = stage.client.submit(&chore).max_attempts(None).await.unwrap().id;
     assert_eq!(done(&stage.finished(chore).await).worker, zombie.who, "it goes on working");
 }
 
@@ -74,7 +74,7 @@ async fn works(stage: &Stage, zombie: &Process) {
 pub(crate) async fn meet_themselves(stage: &mut Stage) {
     let leader = stage.leader(DEAD_AFTER).await;
     let mut zombie = stage.start("zombie", work(Handlers::Zombie, 2));
-    let id = stage.client.submit(&Deaf).max_attempts(0).await.unwrap().id;
+    let id = stage.client.submit(&Deaf).max_attempts(None).await.unwrap().id;
     zombie.hear(&format!("running {id} 1")).await;
     stage.stop_between_writes(&zombie).await;
     stage.until(async |stage| stage.state(id).await == State::Pending).await;
@@ -84,7 +84,7 @@ pub(crate) async fn meet_themselves(stage: &mut Stage) {
     zombie.open(&format!("{id} 1"));
     zombie.hear(&format!("passed {id} 1")).await;
     works(stage, &zombie).await;
-    let more = [(); 2].map(|()| stage.client.submit(&Deaf).max_attempts(0).build().unwrap());
+    let more = [(); 2].map(|()| stage.client.submit(&Deaf).max_attempts(None).build().unwrap());
     let [one, two] = more.each_ref().map(|task| task.id);
     stage.client.submit_all(more.to_vec()).await.unwrap();
     zombie.hear(&format!("running {one} 1")).await;

@@ -267,7 +267,7 @@ impl World {
             Command::Expire { .. } => "expiries",
             Command::Report { .. } => "reports",
             Command::Finish { .. } if state == "completed" => "completions",
-            Command::Finish { .. } if state == "waiting_for_retry" => "retries",
+            Command::Finish { .. } if matches!(state, "waiting_for_retry" | "pending") => "retries",
             Command::Finish { .. } if state == "dead_letter" => "dead letters",
             Command::Finish { .. } if state == "failed" => "failures for good",
             Command::Finish { .. } if state == "scheduled" => "snoozes",

@@ -80,7 +80,7 @@ pub(crate) fn since(seen: u32, step: &str, record: &Record, items: Option<u32>) 
             let attempts = task.spec.max_attempts.map(Into::into);
             events.push(Event { at: entry.at, step: step.into(), task: task.id, attempt, attempts, what });
         }
-        if matches!(entry.reason, Reason::Released | Reason::Snoozed) {
+        if matches!(entry.reason, Reason::Released | Reason::Snoozed | Reason::NotStarted) {
             attempt = attempt.saturating_sub(1);
         }
     }
@@ -110,7 +110,7 @@ fn what(
         (State::Skipped, _) => What::Skipped { why: note() },
         (State::Cancelled, _) => What::Cancelled,
         (State::ResolvedManually, _) => What::Resolved,
-        (_, Reason::LeaseExpired) => What::Returned { why: "its worker is gone".into() },
+        (_, Reason::LeaseExpired | Reason::NotStarted) => What::Returned { why: "its worker is gone".into() },
         (_, Reason::Released) => What::Returned { why: note() },
         (_, Reason::Snoozed) => What::Returned { why: "put off".into() },
         (State::Pending, Reason::Failed) => What::Retrying { error: note(), delay: Duration::ZERO },

@@ -27,7 +27,7 @@ fn a_schedule_is_set_looked_at_and_removed() {
         "--timeout",
         "5m",
         "--max-attempts",
-        "0",
+        "none",
         "--tag",
         "night",
         "--lane",

@@ -21,7 +21,7 @@ fn everything_that_was_said_is_kept() {
         "--timeout",
         "1m30s",
         "--max-attempts",
-        "0",
+        "none",
         "--retry",
         "fibonacci",
         "--retry-base",

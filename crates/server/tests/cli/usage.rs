@@ -72,6 +72,11 @@ fn what_cannot_be_meant_is_told_in_a_line_and_makes_no_file() {
         (&["submit", "x", "--timeout", "0s"], "1 ms to 365 days"),
         (&["submit", "x", "--timeout", "366d"], "1 ms to 365 days"),
         (&["submit", "x", "--max-attempts", "1000001"], "1 to 1000000"),
+        (&["submit", "x", "--max-attempts", "0"], "1 to 1000000, or none for no limit"),
+        (
+            &["schedule", "set", "s", "@daily", "x", "--max-attempts", "0"],
+            "1 to 1000000, or none for no limit",
+        ),
         (&["submit", "x", "--retry", "sometimes"], "exponential, fixed, linear, fibonacci, none"),
         (&["submit", "x", "--retry-base", "5m"], "at most the cap"),
         (&["submit", "x", "--retry-cap", "9999d"], "at most 365 days"),

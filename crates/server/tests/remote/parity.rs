@@ -151,7 +151,7 @@ const LINES: &[(How, i32, &str)] = &[
     (Text, 0, "submit greet 1 --key k"),
     (Json, 0, "submit greet 1 --key k"),
     (Text, 1, "submit greet 1 --key k --reject-duplicate"),
-    (Text, 0, "submit later 1 --delay 1h --entity planner:42 --max-attempts 0"),
+    (Text, 0, "submit later 1 --delay 1h --entity planner:42 --max-attempts none"),
     (Text, 1, "submit strict 1 --entity planner:7 --require-entity"),
     (Text, 2, "submit 'a b' 1"),
     (Text, 2, "submit greet '{'"),

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod crash_loop;
 mod fleet;
 mod log;
 mod results;

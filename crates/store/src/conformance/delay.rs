@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use windlass_core::{Command, NewTask, Rejected, Start, State, TaskId};
+use serde_json::json;
+use windlass_core::{By, Command, Name, NewTask, Reason, Rejected, Start, State, Steering, TaskId, WorkerId};
 
 use super::{Case, STATES, ids, scenarios};
 use crate::Due;
@@ -18,6 +19,13 @@ scenarios![
     only_what_is_due_is_promoted,
     a_promotion_happens_once,
     a_promoted_task_takes_its_place_by_priority,
+    what_is_due_is_claimed_though_nobody_promoted_it,
+    what_is_pending_is_claimed_before_what_is_due,
+    a_claim_promotes_only_what_it_asks_for,
+    what_is_due_in_a_lane_waits_for_its_slot,
+    what_is_due_in_a_paused_workflow_is_not_claimed,
+    more_is_due_than_one_claim_takes,
+    what_is_due_is_claimed_by_name,
 ];
 
 async fn delayed(case: &Case, seconds: u64) -> TaskId {
@@ -151,4 +159,136 @@ async fn a_promoted_task_takes_its_place_by_priority(case: &Case) {
     case.pass(9);
     case.chores().await;
     assert_eq!(ids(&case.claim(&case.worker("w").await, 9).await), [high, first, second]);
+}
+
+/// Without a leader nothing is stuck: a claim that finds nothing else takes what is due, as if it had been promoted.
+async fn what_is_due_is_claimed_though_nobody_promoted_it(case: &Case) {
+    let worker = case.worker("w").await;
+    let (early, late) = (delayed(case, 10).await, delayed(case, 20).await);
+    let retried = case.bring(case.task(), State::WaitingForRetry).await;
+    assert_eq!(case.claim(&worker, 9).await, []);
+    case.pass(10);
+    assert_eq!(ids(&case.claim(&worker, 9).await), [early, retried]);
+    let record = case.record(early).await;
+    let entries: Vec<_> = record.history.iter().map(|entry| (entry.to, entry.reason)).collect();
+    let promoted = [
+        (State::Scheduled, Reason::Submitted),
+        (State::Pending, Reason::Due),
+        (State::Claimed, Reason::Claimed),
+    ];
+    assert_eq!(entries, promoted);
+    assert_eq!(record.task.status.attempt, 1);
+    assert_eq!(case.record(retried).await.task.status.attempt, 2);
+    assert_eq!((case.state(late).await, case.chores().await), (State::Scheduled, 0));
+    case.pass(10);
+    assert_eq!(ids(&case.claim(&worker, 9).await), [late]);
+}
+
+/// A claim that finds something does not look further.
+async fn what_is_pending_is_claimed_before_what_is_due(case: &Case) {
+    let worker = case.worker("w").await;
+    let due = delayed(case, 10).await;
+    let pending = case.submit(case.task()).await;
+    case.pass(10);
+    assert_eq!(ids(&case.claim(&worker, 9).await), [pending]);
+    assert_eq!(case.state(due).await, State::Scheduled);
+    assert_eq!(case.claim(&worker, 0).await, []);
+    assert_eq!(case.state(due).await, State::Scheduled, "who wants nothing promotes nothing");
+    assert_eq!(ids(&case.claim(&worker, 9).await), [due]);
+}
+
+/// Tasks of other queues, kinds and namespaces stay as they are, and those of a paused queue.
+async fn a_claim_promotes_only_what_it_asks_for(case: &Case) {
+    let (worker, start) = (case.worker("w").await, Start::After(Duration::from_secs(10)));
+    let mut others = Vec::new();
+    let queue = Name::queue("other").unwrap();
+    others.push(case.submit(NewTask { start, queue: queue.clone(), ..case.task() }).await);
+    others.push(case.submit(NewTask { start, kind: Name::kind("other").unwrap(), ..case.task() }).await);
+    others.push(
+        case.submit(NewTask { start, namespace: Name::namespace("other").unwrap(), ..case.task() }).await,
+    );
+    case.pass(10);
+    assert_eq!(case.claim(&worker, 9).await, []);
+    let mine = delayed(case, 10).await;
+    case.pass(10);
+    case.store().pause(Name::default(), Name::default(), true).await.unwrap();
+    assert_eq!(case.claim(&worker, 9).await, []);
+    for id in others.iter().chain([&mine]) {
+        assert_eq!(case.state(*id).await, State::Scheduled);
+    }
+    case.store().pause(Name::default(), Name::default(), false).await.unwrap();
+    assert_eq!(ids(&case.claim(&worker, 9).await), [mine]);
+}
+
+/// I7: one of two, and the other when the first is done; nobody else is needed for that.
+async fn what_is_due_in_a_lane_waits_for_its_slot(case: &Case) {
+    let worker = case.worker("w").await;
+    let start = Start::After(Duration::from_secs(10));
+    let first = case.submit(NewTask { start, ..case.task_for("planner:42") }).await;
+    let second = case.submit(NewTask { start, ..case.task_for("planner:42") }).await;
+    case.pass(10);
+    let claimed = case.claim(&worker, 9).await;
+    assert_eq!(ids(&claimed), [first]);
+    assert_eq!(
+        (case.state(second).await, case.record(second).await.task.is_parked()),
+        (State::Pending, true)
+    );
+    assert_eq!(case.claim(&worker, 9).await, []);
+    case.complete(&claimed[0]).await;
+    assert_eq!(ids(&case.claim(&worker, 9).await), [second]);
+}
+
+/// C69: it waits for its workflow to be resumed.
+async fn what_is_due_in_a_paused_workflow_is_not_claimed(case: &Case) {
+    let id = case.start(1, json!({ "a": {} })).await;
+    let worker = case.worker("w").await;
+    let claimed = case.claim_one(&worker).await;
+    case.fail(&claimed, "no").await;
+    case.store().steer(id, Steering::Pause, By::default()).await.unwrap();
+    case.pass(1);
+    assert_eq!(case.claim(&worker, 9).await, []);
+    let waits = case.state(claimed.task.id).await;
+    assert!(matches!(waits, State::Waiting | State::WaitingForRetry), "{waits}");
+    case.store().steer(id, Steering::Resume, By::default()).await.unwrap();
+    assert_eq!(ids(&case.claim(&worker, 9).await), [claimed.task.id]);
+}
+
+/// Nothing is left behind, however small the claims are.
+async fn more_is_due_than_one_claim_takes(case: &Case) {
+    let worker = case.worker("w").await;
+    let start = Start::After(Duration::from_secs(10));
+    let tasks = std::iter::repeat_with(|| NewTask { start, ..case.task() }).take(250).collect();
+    case.store().submit(tasks).await.unwrap();
+    case.pass(10);
+    let mut claimed = case.claim(&worker, 1).await.len();
+    assert_eq!(claimed, 1);
+    for _ in 0..5 {
+        claimed += case.claim(&worker, 90).await.len();
+    }
+    assert_eq!(claimed, 250);
+    assert_eq!(case.claim(&worker, 9).await, []);
+}
+
+/// 4.3: by its id a task whose moment has come is claimed at once. Lanes and paused queues are respected.
+async fn what_is_due_is_claimed_by_name(case: &Case) {
+    let worker = case.worker("w").await;
+    let start = Start::After(Duration::from_secs(10));
+    let plain = delayed(case, 10).await;
+    let first = case.submit(NewTask { start, ..case.task_for("planner:42") }).await;
+    let second = case.submit(NewTask { start, ..case.task_for("planner:42") }).await;
+    let take = |task| Command::Claim { task, worker: worker.clone() };
+    assert_eq!(case.refusal(take(plain)).await.code(), "not_due");
+    case.pass(10);
+    let stranger = Command::Claim { task: plain, worker: WorkerId::new("stranger").unwrap() };
+    assert_eq!(case.refusal(stranger).await.code(), "invalid_worker");
+    let receipt = case.apply(take(plain)).await.unwrap();
+    assert_eq!((receipt.state, receipt.attempt, receipt.lease), (State::Claimed, 1, 1));
+    let receipts = case.store().apply(vec![take(first), take(second)]).await.unwrap();
+    assert_eq!(receipts[0].as_ref().map(|receipt| receipt.state), Ok(State::Claimed));
+    assert_eq!(receipts[1].as_ref().unwrap_err().code(), "lane_full");
+    let paused = delayed(case, 10).await;
+    case.pass(10);
+    case.store().pause(Name::default(), Name::default(), true).await.unwrap();
+    assert_eq!(case.apply(take(paused)).await.unwrap_err().code(), "queue_paused");
+    assert_eq!(case.record(paused).await.task.status.lease, 0);
 }

@@ -154,8 +154,8 @@ async fn attempts_are_read_from_it(case: &Case) {
     let expected = [
         (1, 1, "one", Reason::Released, false),
         (1, 2, "two", Reason::Failed, true),
-        (2, 3, "three", Reason::LeaseExpired, false),
-        (3, 4, "four", Reason::Completed, true),
+        (2, 3, "three", Reason::NotStarted, false),
+        (2, 4, "four", Reason::Completed, true),
     ];
     assert_eq!(told, expected);
     assert_eq!((attempts[0].note.as_deref(), attempts[1].note.as_deref()), (Some("bye"), Some("no")));

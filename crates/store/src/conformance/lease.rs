@@ -14,6 +14,9 @@ scenarios![
     what_a_dead_worker_held_is_pending_again,
     a_crash_costs_an_attempt,
     the_last_crash_ends_in_dead_letters,
+    what_never_started_loses_one_attempt_at_most,
+    what_kills_its_workers_ends_in_dead_letters_beside_what_never_starts,
+    a_released_claim_is_a_first_one_again,
     a_zombie_changes_nothing,
     a_silent_worker_may_still_finish_in_time,
     a_late_heartbeat_saves_the_lease,
@@ -78,7 +81,8 @@ async fn a_crash_costs_an_attempt(case: &Case) {
 async fn the_last_crash_ends_in_dead_letters(case: &Case) {
     let id = case.submit(NewTask { max_attempts: NonZeroU32::new(2), ..case.task() }).await;
     for _ in 0..2 {
-        case.take(id, &case.worker("victim").await).await;
+        let claimed = case.take(id, &case.worker("victim").await).await;
+        case.apply(Command::Start { token: token(&claimed), at: None }).await.unwrap();
         case.pass(30);
         assert_eq!(case.chores().await, 1);
     }
@@ -87,6 +91,68 @@ async fn the_last_crash_ends_in_dead_letters(case: &Case) {
     assert_eq!(status.finished_at, Some(case.now()));
     assert!(status.error.is_some_and(|error| error.contains("victim")));
     assert_eq!(case.chores().await, 0);
+}
+
+/// I13: from the second claim on, and at the last, the start is recorded before the handler runs; a claim that is lost before it gives its attempt
+/// back.
+async fn what_never_started_loses_one_attempt_at_most(case: &Case) {
+    for (max_attempts, lost) in
+        [(NonZeroU32::new(1), 0), (NonZeroU32::new(2), 1), (NonZeroU32::new(3), 1), (None, 1)]
+    {
+        let id = case.submit(NewTask { max_attempts, ..case.task() }).await;
+        for lease in 1..=5 {
+            let claimed = case.take(id, &case.worker("victim").await).await;
+            assert_eq!(claimed.task.must_record_start(), lease > 1 || lost == 0);
+            case.pass(30);
+            assert_eq!(case.chores().await, 1);
+            let record = case.record(id).await;
+            let status = &record.task.status;
+            assert_eq!((status.state, status.attempt, status.lease), (State::Pending, lost, lease));
+            let last = record.history.last().unwrap();
+            let counted = lease == 1 && lost == 1;
+            assert_eq!(last.reason, if counted { Reason::LeaseExpired } else { Reason::NotStarted });
+            assert!(last.note.as_ref().is_some_and(|note| note.contains("victim")), "{:?}", last.note);
+            assert_eq!(case.refusal(finish(&claimed, completed("1"))).await.code(), "lease_lost");
+        }
+        let claimed = case.take(id, &case.worker("lucky").await).await;
+        assert_eq!(case.complete(&claimed).await.state, State::Completed);
+    }
+}
+
+/// I13: a worker dies five times with all that it has claimed; only the task that it had started is to blame.
+async fn what_kills_its_workers_ends_in_dead_letters_beside_what_never_starts(case: &Case) {
+    let killer = case.submit(case.task()).await;
+    let plain = case.submit_many(20).await;
+    for _ in 0..5 {
+        let victim = case.worker("victim").await;
+        let claimed = case.claim(&victim, 21).await;
+        for first in claimed.iter().filter(|one| one.task.id == killer && one.task.must_record_start()) {
+            case.apply(Command::Start { token: token(first), at: None }).await.unwrap();
+        }
+        case.pass(30);
+        assert_eq!(case.chores().await, claimed.len());
+    }
+    let status = case.record(killer).await.task.status;
+    assert_eq!((status.state, status.attempt), (State::DeadLetter, 3));
+    for id in plain {
+        let status = case.record(id).await.task.status;
+        assert_eq!((status.state, status.attempt, status.lease), (State::Pending, 1, 5));
+    }
+}
+
+/// I13: what was given back was not lost: the next loss is the first again.
+async fn a_released_claim_is_a_first_one_again(case: &Case) {
+    let (id, worker) = (case.submit(case.task()).await, case.worker("w").await);
+    for _ in 0..3 {
+        let claimed = case.take(id, &worker).await;
+        assert!(!claimed.task.must_record_start());
+        case.apply(Command::Release { token: token(&claimed), note: None }).await.unwrap();
+    }
+    case.take(id, &worker).await;
+    case.pass(30);
+    case.chores().await;
+    let status = case.record(id).await.task.status;
+    assert_eq!((status.attempt, status.lease), (1, 4));
 }
 
 /// C21, I5, 3.5: who comes back after its lease expired is refused, before and after the next claim.

@@ -213,6 +213,9 @@ async fn a_finish_and_an_expiry_have_one_winner(case: &Case) {
         let worker = case.worker(&format!("slow {round}")).await;
         let claimed = case.claim(&worker, tasks.len()).await;
         assert_eq!(claimed.len(), tasks.len());
+        for one in claimed.iter().filter(|_| round % 4 < 2) {
+            case.apply(Command::Start { token: token(one), at: None }).await.unwrap();
+        }
         case.pass(31);
         let answers = race(&handles, async |n, store| {
             let mut answers = Vec::new();
@@ -250,7 +253,12 @@ async fn check_end(case: &Case, task: TaskId, finished: bool) {
     let history = case.record(task).await.history;
     assert_eq!(history::fault(&history), None, "I9");
     let attempts = history::attempts(&history);
-    let reason = if finished { Reason::Completed } else { Reason::LeaseExpired };
+    let never_started = attempts[0].started_at.is_none() && case.record(task).await.task.status.attempt == 0;
+    let reason = match (finished, never_started) {
+        (true, _) => Reason::Completed,
+        (false, false) => Reason::LeaseExpired,
+        (false, true) => Reason::NotStarted,
+    };
     assert_eq!(attempts.iter().map(|one| one.ended).collect::<Vec<_>>(), [Some(reason)], "I3");
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::{
-    Backoff, Command, Jitter, NewTask, Outcome, Rejected, RetryPolicy, State, Steering, WorkflowState,
-    limits, roll,
+    Backoff, Command, Jitter, Lane, NewTask, Outcome, Reason, Rejected, RetryPolicy, State, Steering,
+    WorkflowState, limits, roll,
 };
 
 use super::{Case, STATES, failed, finish, scenarios, token};
@@ -18,7 +18,10 @@ scenarios![
     without_a_limit_nothing_is_exhausted,
     the_backoff_doubles_to_its_cap,
     the_policy_of_the_row_rules,
-    no_backoff_is_due_at_once,
+    without_a_delay_it_is_pending_at_once,
+    without_a_delay_it_goes_back_to_its_place_in_line,
+    without_a_delay_a_strict_lane_is_kept,
+    without_a_delay_a_step_of_a_paused_workflow_waits,
     a_delay_of_the_handler_wins,
     a_delay_of_the_handler_has_a_limit,
     jitter_is_the_same_in_every_store,
@@ -79,10 +82,10 @@ async fn one_attempt_means_no_retry(case: &Case) {
 
 /// C80, 4.5: no limit, no dead letter.
 async fn without_a_limit_nothing_is_exhausted(case: &Case) {
-    let retry = policy(Backoff::None, 1, 60);
+    let retry = policy(Backoff::Fixed, 1, 60);
     let new = NewTask { max_attempts: None, retry, ..case.task() };
     let id = new.id;
-    assert_eq!(delays(case, new, 40).await, [0; 40]);
+    assert_eq!(delays(case, new, 40).await, [1; 40]);
     let status = case.record(id).await.task.status;
     assert_eq!((status.state, status.attempt), (State::Pending, 40));
 }
@@ -109,13 +112,82 @@ async fn the_policy_of_the_row_rules(case: &Case) {
     }
 }
 
-/// C11: without backoff it waits for a leader only.
-async fn no_backoff_is_due_at_once(case: &Case) {
-    let claimed = failed_once(case, NewTask { retry: policy(Backoff::None, 0, 0), ..case.task() }).await;
-    let status = case.record(claimed.task.id).await.task.status;
-    assert_eq!((status.state, status.due_at), (State::WaitingForRetry, Some(case.now())));
-    assert_eq!(case.chores().await, 1);
-    assert_eq!(case.state(claimed.task.id).await, State::Pending);
+/// A failure after which the task is tried again without delay.
+fn failed_now() -> Outcome {
+    Outcome::Failed { error: "no".into(), retryable: true, retry_after: Some(Duration::ZERO) }
+}
+
+/// C11: it waits for nobody, whether the policy says so or the handler. The same report again is fine.
+async fn without_a_delay_it_is_pending_at_once(case: &Case) {
+    let worker = case.worker("w").await;
+    let none = NewTask { retry: policy(Backoff::None, 1, 60), ..case.task() };
+    for (new, outcome) in [(none, failed("no")), (case.task(), failed_now())] {
+        let id = case.submit(new).await;
+        let claimed = case.take(id, &worker).await;
+        let receipt = case.finish(&claimed, outcome.clone()).await.unwrap();
+        assert_eq!((receipt.state, receipt.attempt), (State::Pending, 1));
+        let record = case.record(id).await;
+        let status = &record.task.status;
+        assert_eq!((&status.worker, status.due_at, &status.error), (&None, None, &None));
+        let last = record.history.last().unwrap();
+        assert_eq!((last.from, last.to, last.reason), (Some(State::Running), State::Pending, Reason::Failed));
+        assert_eq!((last.actor.as_deref(), last.note.as_deref()), (Some("w"), Some("no")));
+        assert!(!case.finish(&claimed, outcome).await.unwrap().changed);
+        assert_eq!(case.record(id).await, record);
+        assert_eq!(case.store().due(9).await.unwrap().commands, []);
+        let again = case.claim_one(&worker).await;
+        assert_eq!((again.task.id, again.task.status.attempt, again.task.status.lease), (id, 2, 2));
+        assert_eq!(case.complete(&again).await.state, State::Completed);
+    }
+}
+
+/// I7: it gives its slot back as every retry does, and the slot goes to the first in line.
+async fn without_a_delay_it_goes_back_to_its_place_in_line(case: &Case) {
+    let worker = case.worker("w").await;
+    let lane = || Some(Lane::new("door", 1).unwrap());
+    let first = case.submit(NewTask { lane: lane(), ..case.task() }).await;
+    let second = case.submit(NewTask { lane: lane(), ..case.task() }).await;
+    let claimed = case.take(first, &worker).await;
+    case.finish(&claimed, failed_now()).await.unwrap();
+    let slots =
+        async || [case.record(first).await.task.status.slot, case.record(second).await.task.status.slot];
+    assert_eq!(slots().await, [true, false], "it is still the first");
+    let claimed = case.take(first, &worker).await;
+    case.fail(&claimed, "no").await;
+    let claimed = case.take(second, &worker).await;
+    case.pass(2);
+    case.chores().await;
+    assert_eq!(slots().await, [false, true]);
+    case.finish(&claimed, failed_now()).await.unwrap();
+    assert_eq!(slots().await, [true, false], "the first has come back meanwhile");
+    assert_eq!(case.claim_one(&worker).await.task.id, first);
+}
+
+/// I7: a strict lane waits with it.
+async fn without_a_delay_a_strict_lane_is_kept(case: &Case) {
+    let worker = case.worker("w").await;
+    let task = || NewTask { lane: Some(Lane::new("door", 1).unwrap().strict()), ..case.task() };
+    let (first, second) = (case.submit(task()).await, case.submit(task()).await);
+    let claimed = case.take(first, &worker).await;
+    let turn = vec![finish(&claimed, failed_now()), Command::Claim { task: first, worker: worker.clone() }];
+    assert!(case.store().apply(turn).await.unwrap().iter().all(Result::is_ok));
+    assert_eq!((case.state(first).await, case.state(second).await), (State::Claimed, State::Pending));
+}
+
+/// C69: nothing of a paused workflow is handed out. Its retries are counted either way.
+async fn without_a_delay_a_step_of_a_paused_workflow_waits(case: &Case) {
+    let id = case.start(1, json!({ "a": { "retry": { "backoff": "none" } } })).await;
+    let worker = case.worker("w").await;
+    let claimed = case.claim_one(&worker).await;
+    case.fail(&claimed, "no").await;
+    assert_eq!(case.workflow(id).await.workflow.retries, 1);
+    let claimed = case.claim_one(&worker).await;
+    case.store().steer(id, Steering::Pause, windlass_core::By::default()).await.unwrap();
+    case.fail(&claimed, "no").await;
+    assert_eq!(case.state(claimed.task.id).await, State::Waiting);
+    assert_eq!(case.workflow(id).await.workflow.retries, 2);
+    case.store().steer(id, Steering::Resume, windlass_core::By::default()).await.unwrap();
+    assert_eq!(case.claim_one(&worker).await.task.status.attempt, 3);
 }
 
 /// C58, 2.10: a Retry-After wins over the policy, even above its cap.
@@ -127,8 +199,10 @@ async fn a_delay_of_the_handler_wins(case: &Case) {
         let retry_after = Some(Duration::from_secs(seconds));
         let outcome = Outcome::Failed { error: "busy".into(), retryable: true, retry_after };
         case.finish(&claimed, outcome).await.unwrap();
-        let due = case.record(id).await.task.status.due_at.unwrap();
-        assert_eq!(due.since(case.now()).as_secs(), seconds);
+        let due = case.record(id).await.task.status.due_at;
+        let wait = due.map(|due| due.since(case.now()).as_secs());
+        assert_eq!(wait, Some(seconds).filter(|seconds| *seconds > 0));
+        case.cancel(id).await.unwrap();
     }
 }
 

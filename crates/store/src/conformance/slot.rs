@@ -80,7 +80,8 @@ async fn a_dead_letter_of_a_dead_worker_frees_the_slot(case: &Case) {
     let once = NewTask { max_attempts: std::num::NonZeroU32::new(1), ..case.task_for("planner:1") };
     let first = case.submit(once).await;
     let second = case.submit(case.task_for("planner:1")).await;
-    case.take(first, &case.worker("w").await).await;
+    let claimed = case.take(first, &case.worker("w").await).await;
+    case.apply(Command::Start { token: token(&claimed), at: None }).await.unwrap();
     case.pass(30);
     case.chores().await;
     assert_eq!(case.state(first).await, State::DeadLetter);

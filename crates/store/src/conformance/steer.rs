@@ -165,7 +165,8 @@ async fn what_comes_back_while_paused_waits(case: &Case) {
 async fn a_dead_worker_while_paused(case: &Case) {
     let worker = case.worker("w").await;
     let id = case.start(1, json!({ "a": {}, "b": { "retry": { "max_attempts": 1 } } })).await;
-    case.claim(&worker, 2).await;
+    let held = case.claim(&worker, 2).await;
+    case.apply(Command::Start { token: token(&held[1]), at: None }).await.unwrap();
     case.steer(id, Steering::Pause).await;
     case.store().deregister(worker.clone()).await.unwrap();
     assert_eq!(case.chores().await, 2);

@@ -96,6 +96,9 @@ impl Rows {
             self.check_worker(worker, now)?;
         }
         let id = command.task();
+        if let Some(first) = self.record(id).and_then(|record| command.first(&record.task, now)) {
+            self.apply(&first, now)?;
+        }
         let Some(Record { task, notes, .. }) = self.record(id) else {
             return Err(Rejected::NotFound { task: id });
         };
@@ -171,14 +174,34 @@ impl Rows {
 
     pub(super) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Vec<Claimed>, Rejected> {
         self.check_worker(&claim.worker, now)?;
+        let claimed = self.claim_pending(claim, now);
+        if claimed.is_empty() && self.promote_due(claim, now) {
+            return Ok(self.claim_pending(claim, now));
+        }
+        Ok(claimed)
+    }
+
+    /// Promotes what the worker could claim if somebody had promoted it, earliest first. Says whether there was anything.
+    fn promote_due(&mut self, claim: &Claim, now: Timestamp) -> bool {
+        let due = |(seq, Record { task, .. }): (&u64, &Record)| {
+            let due_at = task.status.due_at.filter(|due| *due <= now)?;
+            (claim.asks_for(&task.spec) && !self.is_paused(task)).then_some((due_at, *seq, task.id))
+        };
+        let mut due: Vec<_> = self.tasks.iter().filter_map(due).collect();
+        due.sort_unstable();
+        due.truncate(claim.most_due());
+        for (.., task) in &due {
+            let _ = self.apply(&Command::Promote { task: *task }, now);
+        }
+        self.follow_up(now);
+        !due.is_empty()
+    }
+
+    fn claim_pending(&mut self, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
         let mut claimed = Vec::new();
         while claimed.len() < claim.limit.min(limits::BATCH) {
             let offered = self.tasks.iter().filter(|(_, Record { task, .. })| {
-                task.is_claimable()
-                    && task.spec.namespace == claim.namespace
-                    && claim.queues.contains(&task.spec.queue)
-                    && claim.kinds.contains(&task.spec.kind)
-                    && !self.is_paused(task)
+                task.is_claimable() && claim.asks_for(&task.spec) && !self.is_paused(task)
             });
             let best = offered.min_by_key(|(seq, record)| (-i128::from(record.task.status.rank), **seq));
             let Some((_, Record { task, .. })) = best else { break };
@@ -193,7 +216,7 @@ impl Rows {
             });
             claimed.extend(taken);
         }
-        Ok(claimed)
+        claimed
     }
 
     pub(super) fn is_paused(&self, task: &Task) -> bool {

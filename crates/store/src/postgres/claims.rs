@@ -1,17 +1,20 @@
 //! Claims of one transaction. Those of workers that ask for the same are one statement, which deals out what it finds in their order:
 //! many workers with a few hands each cost little more than one with many.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
-use windlass_core::{Name, Rejected};
+use windlass_core::{Command, Name, Rejected, TaskId};
 
+use super::Inner;
 use super::board::Row;
 use super::failure::Failure;
 use super::floor::Began;
+use super::read::all;
 use super::row::{self, AFTER_TASK, signed};
-use super::turn::found;
-use super::tx::{Answer, Tx, args};
-use crate::error::Result;
+use super::turn::{Answered, found};
+use super::tx::{Answer, Tx, Which, args};
+use crate::error::{Error, Result};
 use crate::request::{Claim, Claimed, Turn};
 
 /// Claims that were sent.
@@ -32,6 +35,89 @@ pub(super) struct Dealt {
     pub(super) claimed: Vec<Option<Result<Vec<Claimed>, Rejected>>>,
     /// All that is held from now on.
     pub(super) taken: Vec<Row>,
+}
+
+impl Inner {
+    /// Carries out turns. A claim that finds nothing takes what is due, though nobody has promoted it yet, in a transaction of its own: a claim that
+    /// finds something pays nothing for it.
+    pub(super) async fn turns(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
+        let (mut turned, rings) = self.turns_once(turns).await?;
+        let in_vain = |at: &usize| {
+            let claim = turns[*at].claim.as_ref().filter(|claim| claim.limit > 0);
+            claim.is_some() && matches!(&turned[*at].claimed, Ok(claimed) if claimed.is_empty())
+        };
+        let in_vain: Vec<usize> = (0..turns.len()).filter(in_vain).collect();
+        let again = match self.due_to_claim(turns, &in_vain).await {
+            Ok(again) if !again.is_empty() => again,
+            Ok(_) => return Ok((turned, rings)),
+            Err(error) => {
+                tracing::debug!(%error, "what is due was not looked for");
+                return Ok((turned, rings));
+            }
+        };
+        let (places, again): (Vec<usize>, Vec<Turn>) = again.into_iter().unzip();
+        match self.turns_once(&again).await {
+            Ok((more, rang)) => {
+                for (at, more) in places.into_iter().zip(more) {
+                    turned[at].claimed = more.claimed;
+                }
+                Ok((turned, rings.and(rang)))
+            }
+            // It may have claimed: the workers are to look what they hold.
+            Err(error @ Error::Unknown(_)) => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "what is due was not claimed");
+                Ok((turned, rings))
+            }
+        }
+    }
+
+    /// For turns that have claimed nothing, those that promote what is due and claim again.
+    async fn due_to_claim(self: &Arc<Self>, turns: &[Turn], in_vain: &[usize]) -> Result<Vec<(usize, Turn)>> {
+        let claims: Vec<(usize, &Claim)> =
+            in_vain.iter().filter_map(|at| Some((*at, turns[*at].claim.as_ref()?))).collect();
+        if claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asks = |claim: &Claim| (claim.namespace.clone(), claim.queues.clone(), claim.kinds.clone());
+        let mut wanted: Vec<&Claim> = Vec::new();
+        for (_, claim) in &claims {
+            if !wanted.iter().any(|other| asks(other) == asks(claim)) {
+                wanted.push(*claim);
+            }
+        }
+        let names = |names: &[Name]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let values = |claim: &Claim| {
+            args![
+                claim.namespace.to_string() => TEXT,
+                names(&claim.queues) => TEXT_ARRAY,
+                names(&claim.kinds) => TEXT_ARRAY,
+                self.clock.given() => TIMESTAMPTZ,
+                signed(claim.most_due()) => INT8,
+            ]
+        };
+        let which: Which = |sql| &sql.due_to_claim;
+        let answers = self.read(|| wanted.iter().map(|claim| (which, values(claim))).collect()).await?;
+        let (mut again, mut promoted) = (Vec::new(), BTreeSet::new());
+        for (claim, answer) in wanted.into_iter().zip(answers) {
+            let due = all(&answer, |row| row::id(row, 0))?;
+            if due.is_empty() {
+                continue;
+            }
+            let is_new = |task: &TaskId| promoted.insert(*task);
+            let mut commands: Vec<Command> =
+                due.into_iter().filter(is_new).map(|task| Command::Promote { task }).collect();
+            for (at, other) in claims.iter().filter(|(_, other)| asks(other) == asks(claim)) {
+                let turn = Turn {
+                    commands: std::mem::take(&mut commands),
+                    claim: Some((*other).clone()),
+                    term: None,
+                };
+                again.push((*at, turn));
+            }
+        }
+        Ok(again)
+    }
 }
 
 impl Tx {

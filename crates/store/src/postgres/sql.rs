@@ -121,7 +121,7 @@ statements! {
     pick pick_one delete delete_history notes_of put_notes workers_of put_worker
     heartbeat held delete_worker forget_workers last_heartbeat set_back_workers set_back_tasks workers lock_leader check_leader leader put_leader pause_queue
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
-    due_schedules put_schedule delete_schedule due next_due orphans old parked_lanes record history_of all_notes find
+    due_schedules put_schedule delete_schedule due due_to_claim next_due orphans old parked_lanes record history_of all_notes find
     counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled announce_messages next_open_workflow old_workflows results start steps tell_workflow slowest_steps slowest_workflows steps_together workflows_together activity forget_activity ready_workflows workflow_counts workflow workflow_by_key workflow_history workflow_input workflow_of_step listening events begin_listening keep_listening begin_telling others_at_work still_at_work stop_listening forget_events
     insert_access_token other_access_tokens access_tokens delete_access_token insert_audit audits_newest audits_oldest release_audit
     delete_audit;

@@ -35,7 +35,7 @@ struct Around {
 impl Inner {
     /// Carries out turns, in one transaction. First in the belief that the tasks are as this process left them, which takes one round
     /// trip; if not, after a look at them.
-    pub(super) async fn turns(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
+    pub(super) async fn turns_once(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
         let mut held = self.take_held(turns);
         if let Some(believed) = self.believed(turns, &held) {
             held.clear();
@@ -167,6 +167,14 @@ impl Tx {
                 if let Some(rejected) = unreadable.get(&command.task()) {
                     told.push(Err(rejected.clone()));
                     continue;
+                }
+                if let Some(first) = board.get(command.task()).and_then(|row| command.first(&row.task, now))
+                    && may_claim(command, &around, now).is_ok()
+                {
+                    if board_must_settle(&board, &first, &around, now) {
+                        self.settle(&mut board).await?;
+                    }
+                    let _ = apply(&mut board, &first, &around, now);
                 }
                 if board_must_settle(&board, command, &around, now) {
                     self.settle(&mut board).await?;
@@ -449,6 +457,16 @@ fn receipt(task: &Task, changes: &Changes) -> Receipt {
     }
 }
 
+/// Refuses a claim by a worker that is not alive.
+fn may_claim(command: &Command, around: &Around, now: Timestamp) -> Result<(), Rejected> {
+    match command {
+        Command::Claim { worker, .. } if around.alive_until.get(worker).is_none_or(|until| *until <= now) => {
+            Err(Rejected::InvalidWorker { worker: worker.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What the core decides about a command.
 fn decide(
     board: &Board,
@@ -456,11 +474,7 @@ fn decide(
     around: &Around,
     now: Timestamp,
 ) -> Result<(Receipt, Changes), Rejected> {
-    if let Command::Claim { worker, .. } = command
-        && around.alive_until.get(worker).is_none_or(|until| *until <= now)
-    {
-        return Err(Rejected::InvalidWorker { worker: worker.clone() });
-    }
+    may_claim(command, around, now)?;
     let id = command.task();
     let Some(Row { task, notes, .. }) = board.get(id) else { return Err(Rejected::NotFound { task: id }) };
     let notes = notes.as_ref().filter(|notes| notes.lease == task.status.lease);

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension, params};
-use windlass_core::{Before, Changes, Command, Json, Notes, Rejected, Scope, Task, WorkerId, transition};
+use windlass_core::{
+    Before, Changes, Command, Json, Notes, Rejected, Scope, Task, TaskId, Timestamp, WorkerId, transition,
+};
 
 use super::failure::{failure, is_unreadable};
 use super::row;
@@ -48,6 +50,12 @@ impl Tx<'_, '_> {
             Err(Error::Rejected(unreadable)) => return Ok(Err(unreadable)),
             Err(error) => return Err(error),
         };
+        if let Some(first) = command.first(&row.1, self.now) {
+            return match self.apply(&first)? {
+                Ok(_) => self.apply(command),
+                Err(rejected) => Ok(Err(rejected)),
+            };
+        }
         let (seq, task) = &*row;
         let notes;
         let mut before = Before::of(task);
@@ -130,9 +138,48 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
+    /// Claims what is pending or, if nothing is, what is due and was not promoted yet.
+    fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>> {
+        let claimed = self.claim_pending(claim)?;
+        if claimed.is_empty() && self.promote_due(claim)? {
+            return self.claim_pending(claim);
+        }
+        Ok(claimed)
+    }
+
+    /// Promotes what the worker could claim if somebody had promoted it, earliest first. Says whether there was anything.
+    fn promote_due(&mut self, claim: &Claim) -> Result<bool> {
+        let now = self.now.as_micros();
+        if claim.limit == 0 || !self.sql.due.exists(params![now, 1]).map_err(failure)? {
+            return Ok(false);
+        }
+        let mut due: Vec<(Option<Timestamp>, i64, TaskId)> = Vec::new();
+        for queue in claim.queues.iter().collect::<BTreeSet<_>>() {
+            if self.is_paused(&claim.namespace, queue)? {
+                continue;
+            }
+            for kind in claim.kinds.iter().collect::<BTreeSet<_>>() {
+                let values = params![&*claim.namespace, &**queue, &**kind, now];
+                let rows = self.sql.due_to_claim.query_map(values, row::task).map_err(failure)?;
+                let readable = rows.filter(|row| !row.as_ref().is_err_and(is_unreadable));
+                for row in readable.take(claim.most_due()) {
+                    let (seq, task) = row.map_err(failure)?;
+                    due.push((task.status.due_at, seq, task.id));
+                }
+            }
+        }
+        due.sort_unstable();
+        due.truncate(claim.most_due());
+        for (.., task) in &due {
+            let _ = self.apply(&Command::Promote { task: *task })?;
+        }
+        self.follow_up()?;
+        Ok(!due.is_empty())
+    }
+
     /// Claims the best of what can be claimed. Each queue and kind is its own range of the index, so nothing
     /// that the worker cannot run is ever read. A row that cannot be read is passed over, so that it holds up only itself.
-    fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>> {
+    fn claim_pending(&mut self, claim: &Claim) -> Result<Vec<Claimed>> {
         let mut offered: Vec<(i64, Task)> = Vec::new();
         for queue in claim.queues.iter().collect::<BTreeSet<_>>() {
             if self.is_paused(&claim.namespace, queue)? {

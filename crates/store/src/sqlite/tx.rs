@@ -49,7 +49,7 @@ macro_rules! statements {
 statements! {
     read: workflow_by_id workflow_by_key workflow_of_step expired_workflows definition_by_version newest_definition
         same_definition definition_versions definition_content steps_between unsettled_between count_steps result_by_id
-        task_by_id task_by_key payload claimable lane_head lane_taken next_parked_lane last_sequence is_paused
+        task_by_id task_by_key payload claimable due due_to_claim lane_head lane_taken next_parked_lane last_sequence is_paused
         has_entity holder leader last_heartbeat expired attempt_notes last_details schedule count_schedules listened_until other_access_tokens;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_notes put_worker heartbeat delete_worker forget_workers set_back_workers set_back_tasks put_leader pause_queue resume_queue put_entity delete_entity

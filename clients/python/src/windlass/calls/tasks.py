@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, List, Optional, Sequence, Union, cast
 
 from .. import ids
-from ..call import Call, asking, get, given, path, send
+from ..call import DEFAULT, Call, Default, asking, get, given, path, send
 from ..codec import moment
 from ..types import (
     Explanation,
@@ -33,7 +33,7 @@ def submit(
     namespace: Optional[str] = None,
     queue: Optional[str] = None,
     priority: Optional[int] = None,
-    max_attempts: Optional[int] = None,
+    max_attempts: Union[int, Default, None] = DEFAULT,
     retry: Optional[NewRetryPolicy] = None,
     idempotency_key: Optional[str] = None,
     on_conflict: Optional[OnConflict] = None,
@@ -49,7 +49,7 @@ def submit(
     """Submit a task. It is durable when the answer comes.
 
     Its id is made here, so that it can be sent again if the answer is lost, and is still submitted once.
-    `max_attempts` counts all attempts, 3 unless said, 0 for no limit. While a task of the namespace and kind with the
+    `max_attempts` counts all attempts; default: 3, `None` is no limit. While a task of the namespace and kind with the
     `idempotency_key` exists, the answer is that one and `created` is false; with `on_conflict="reject"` that is
     refused with `key_conflict`. One task of an `entity`, written `type:id`, is in progress at a time.
     A `traceparent` (W3C) is handed to the handler.
@@ -61,7 +61,6 @@ def submit(
         namespace=namespace,
         queue=queue,
         priority=priority,
-        max_attempts=max_attempts,
         retry=retry,
         idempotency_key=idempotency_key,
         on_conflict=on_conflict,
@@ -74,6 +73,8 @@ def submit(
         tags=None if tags is None else list(tags),
         traceparent=traceparent,
     )
+    if not isinstance(max_attempts, Default):
+        body["max_attempts"] = max_attempts
 
     def read(told: Any) -> SubmittedTask:
         # An id that was made for this call can only have been created by it, be it by an earlier try.

@@ -203,7 +203,10 @@ impl Ending {
     pub(super) fn rests_in(self, state: State) -> bool {
         match self {
             Self::Completed => state == State::Completed,
-            Self::Failed => matches!(state, State::Failed | State::DeadLetter | State::WaitingForRetry),
+            // Without a delay it is pending at once, or waits for its workflow to be resumed.
+            Self::Failed => {
+                !matches!(state, State::Completed | State::Scheduled | State::Cancelled | State::Skipped)
+            }
             Self::Snoozed => state == State::Scheduled,
             Self::Cancelled => state == State::Cancelled,
             Self::Skipped => state == State::Skipped,
