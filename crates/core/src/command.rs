@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
+use crate::lane::Lane;
 use crate::name::stored_text;
 use crate::notes::Report;
 use crate::time::Timestamp;
@@ -49,6 +50,8 @@ pub enum Outcome {
         items: Vec<Json>,
         /// How many of them may be in progress at once.
         max_parallel: Option<u32>,
+        /// The lane of each item, if they differ; else they are all in the lane of the step.
+        lanes: Vec<Lane>,
     },
 }
 
@@ -208,6 +211,12 @@ impl Command {
             }
             _ => true,
         }
+    }
+
+    /// Whether what becomes of a step depends on the lanes that steps above it hold: a store loads these as well.
+    #[must_use]
+    pub fn concerns_lanes_above(&self) -> bool {
+        matches!(self, Self::Finish { outcome: Outcome::Expanded { lanes, .. }, .. } if !lanes.is_empty())
     }
 
     /// What a store has to load, and lock, before it can decide.

@@ -72,6 +72,11 @@ impl Tx<'_, '_> {
             workflow = self.workflow(id)?;
             before.workflow = workflow.as_ref().map(|stored| &stored.workflow);
         }
+        let above;
+        if command.concerns_lanes_above() {
+            above = self.lanes_above(task)?;
+            before.lanes_above = above.as_ref();
+        }
         let changes = match transition(&before, command, self.now) {
             Ok(changes) => changes,
             Err(rejected) => return Ok(Err(rejected)),
