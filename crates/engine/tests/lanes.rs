@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use serde_json::{Value, json};
 use windlass::{
-    By, Client, Definition, Filter, Page, State, Windlass, Worker, WorkflowId, WorkflowRecord, WorkflowState,
-    flow,
+    By, Client, Definition, Filter, Page, RunningWorker, State, Windlass, WorkflowId, WorkflowRecord,
+    WorkflowState, flow,
 };
 
 fn definition(text: &str) -> Definition {
@@ -21,7 +21,7 @@ struct Gauge {
     most: AtomicUsize,
 }
 
-async fn worker(windlass: &Windlass, gauge: &Arc<Gauge>) -> Worker {
+async fn worker(windlass: &Windlass, gauge: &Arc<Gauge>) -> RunningWorker {
     let (enter, leave) = (gauge.clone(), gauge.clone());
     let worker = windlass
         .worker()
