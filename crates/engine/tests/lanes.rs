@@ -180,7 +180,7 @@ async fn a_lane_that_is_held_above_fails_a_step() {
     let client = windlass.client();
     let inner = "name: inner\nsteps:\n  write: { task: echo, lane: { key: \"db-${input}\", limit: 1 } }\n";
     client.define(definition(inner)).await.unwrap();
-    let list = "name: list\nsteps:\n  each: { task: echo, map: { over: \"${input}\" }, lane: { key: \"${item}\", limit: 1 } }\n";
+    let list = "name: list\non_failure: fail_fast\nsteps:\n  each: { task: echo, map: { over: \"${input}\" }, lane: { key: \"${item}\", limit: 1 } }\n";
     client.define(definition(list)).await.unwrap();
     let text = r#"
 name: outer
