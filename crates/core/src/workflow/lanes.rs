@@ -143,3 +143,42 @@ impl NewWorkflow {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+    use crate::id::{Token, WorkerId};
+    use crate::json::Json;
+    use crate::state::State;
+    use crate::time::Timestamp;
+    use crate::transition::{Before, Ended, conclude, nest, transition};
+    use crate::workflow::{Source, Within};
+
+    /// The slot is the step's while the workflow below it runs, and its lane moves when that has ended.
+    #[test]
+    fn a_step_keeps_its_slot_until_its_workflow_has_ended() {
+        let text =
+            r#"{"name": "x", "steps": {"a": {"workflow": "inner", "lane": {"key": "k", "limit": 1}}}}"#;
+        let blueprint = Blueprint::of(serde_json::from_str(text).unwrap()).unwrap();
+        let id: WorkflowId = "01890a5d-ac96-774b-bcce-b30000000000".parse().unwrap();
+        let source = Source::AdHoc(Box::new(blueprint.definition().clone()));
+        let new = NewWorkflow::new(id, source, Json::default());
+        let now = Timestamp::from_micros(0);
+        let admission = new.admit(&blueprint, "1".into(), Within::default(), now);
+        let (mut step, ..) = admission.steps[0].clone();
+        step.status.slot = true;
+        let worker = WorkerId::new("w").unwrap();
+        let claim = Command::Claim { task: step.id, worker: worker.clone() };
+        step.status = transition(&Before::of(&step), &claim, now).unwrap().tasks.remove(0).after;
+        let before = Before { workflow: Some(&admission.workflow), ..Before::of(&step) };
+        let token = Token { task: step.id, lease: 1, worker };
+        let waits = nest(&before, &token, now).unwrap().tasks.remove(0);
+        assert_eq!((waits.after.state, waits.after.slot), (State::Waiting, true));
+        assert!(!waits.moves_lane(&step));
+        step.status = waits.after;
+        let ended = conclude(&step, &Ended::Done { result: Json::default() }, now).tasks.remove(0);
+        assert!(!ended.after.slot && ended.moves_lane(&step));
+        assert_eq!(HeldLane::of(&step, &blueprint).unwrap().step, "a");
+    }
+}

@@ -136,6 +136,7 @@ impl Rows {
             for item in items {
                 self.touched.note_gone(&item);
                 self.delete(item.id);
+                self.give_slots(&item);
             }
         }
         for (task, payload, entry) in changes.created {

@@ -126,6 +126,9 @@ impl Tx<'_, '_> {
             for (seq, item) in self.steps(range.clone(), false)? {
                 self.touched.note_gone(&item);
                 self.delete(seq, &item)?;
+                if item.status.slot || item.is_parked() {
+                    self.give_slots(&item.spec)?;
+                }
             }
         }
         for (task, payload, entry) in &changes.created {
