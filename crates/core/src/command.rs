@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{Lease, TaskId, Token, WorkerId};
 use crate::json::Json;
+use crate::lane::Lane;
 use crate::name::stored_text;
 use crate::notes::Report;
 use crate::task::Task;
@@ -50,6 +51,8 @@ pub enum Outcome {
         items: Vec<Json>,
         /// How many of them may be in progress at once.
         max_parallel: Option<u32>,
+        /// The lane of each item, if they differ; else they are all in the lane of the step.
+        lanes: Vec<Lane>,
     },
 }
 
@@ -218,6 +221,12 @@ impl Command {
     pub fn first(&self, task: &Task, now: Timestamp) -> Option<Self> {
         let is_due = task.status.due_at.is_some_and(|due| due <= now);
         (is_due && matches!(self, Self::Claim { .. })).then_some(Self::Promote { task: task.id })
+    }
+
+    /// Whether what becomes of a step depends on the lanes that steps above it hold: a store loads these as well.
+    #[must_use]
+    pub fn concerns_lanes_above(&self) -> bool {
+        matches!(self, Self::Finish { outcome: Outcome::Expanded { lanes, .. }, .. } if !lanes.is_empty())
     }
 
     /// What a store has to load, and lock, before it can decide.

@@ -342,6 +342,30 @@ pub enum Rejected {
         /// The workflow.
         workflow: WorkflowId,
     },
+    /// A step asks for a lane that a step above it holds.
+    #[error(
+        "the step {step:?} asks for the lane {lane:?}, which the step {holder:?} of workflow {workflow} holds until the workflow below it has ended: it would wait for ever; give one of them another lane"
+    )]
+    LaneHeldAbove {
+        /// The step that asks.
+        step: String,
+        /// The lane's key.
+        lane: String,
+        /// The step that holds it.
+        holder: String,
+        /// The workflow of the step that holds it.
+        workflow: WorkflowId,
+    },
+    /// The key of a lane holds expressions, and the start does not say what they give.
+    #[error(
+        "the lane of the step {step:?} has the key {key:?}, and the start does not say what its expressions give; start the workflow with `windlass`, over HTTP or with `Client::start`"
+    )]
+    LaneNotEvaluated {
+        /// The step.
+        step: String,
+        /// The key as the definition has it.
+        key: String,
+    },
     /// An access token has this name or id already.
     #[error(
         "an access token with the {field} {value:?} exists already; revoke it first, or choose another {field}"
@@ -405,6 +429,8 @@ impl Rejected {
             Self::Unsound { flaws } if flaws.iter().any(Flaw::is_cycle) => "cycle",
             Self::Unsound { .. } => "invalid_definition",
             Self::TooDeep { .. } => "too_deep",
+            Self::LaneHeldAbove { .. } => "lane_held_above",
+            Self::LaneNotEvaluated { .. } => "lane_not_evaluated",
             Self::TokenConflict { .. } => "token_conflict",
             Self::NotLeader { .. } => "not_leader",
         }

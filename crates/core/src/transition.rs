@@ -21,7 +21,7 @@ use crate::retry::roll;
 use crate::state::State;
 use crate::task::{Status, Task};
 use crate::time::Timestamp;
-use crate::workflow::{Place, Waits, Workflow, WorkflowState, item};
+use crate::workflow::{LanesAbove, Place, Waits, Workflow, WorkflowState, item};
 
 /// What a store loaded for one command, as far as the command's [`Scope`](crate::Scope) goes.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +36,15 @@ pub struct Before<'a> {
     pub alive_until: Option<Timestamp>,
     /// The workflow that the task is part of, if it is a step and [`Command::concerns_workflow`].
     pub workflow: Option<&'a Workflow>,
+    /// The lanes that steps above it hold, if it is a step and [`Command::concerns_lanes_above`].
+    pub lanes_above: Option<&'a LanesAbove>,
 }
 
 impl<'a> Before<'a> {
     /// The task alone, which is all that most commands look at.
     #[must_use]
     pub fn of(task: &'a Task) -> Self {
-        Self { task, paused: false, notes: None, alive_until: None, workflow: None }
+        Self { task, paused: false, notes: None, alive_until: None, workflow: None, lanes_above: None }
     }
 }
 
@@ -213,8 +215,8 @@ fn finish(
             step_of(before)?;
             draft.enter(State::Skipped, Reason::Skipped, worker, Some(note));
         }
-        Outcome::Expanded { items, max_parallel } => {
-            return expand(before, draft, token, items, *max_parallel);
+        Outcome::Expanded { items, max_parallel, lanes } => {
+            return expand(before, draft, token, items, *max_parallel, lanes);
         }
     }
     Ok(draft.done())
@@ -240,6 +242,7 @@ fn expand(
     token: &Token,
     items: &[Json],
     max_parallel: Option<u32>,
+    lanes: &[Lane],
 ) -> Result<Changes, Rejected> {
     let (task, workflow) = (before.task, step_of(before)?);
     if Place::of(task.id).item.is_some() {
@@ -248,6 +251,10 @@ fn expand(
     if items.len() > limits::STEPS {
         return Err(Invalid::number("length of the list", items.len(), "at most 100000 items").into());
     }
+    if !lanes.is_empty() && (lanes.len() != items.len() || max_parallel.is_some()) {
+        let expected = "one lane for each item, and no max_parallel";
+        return Err(Invalid::number("number of lanes", lanes.len(), expected).into());
+    }
     let lane = max_parallel.map(|limit| Lane::new(&format!("items of {}", task.id), limit)).transpose()?;
     let worker = Some(token.worker.as_str());
     if items.is_empty() {
@@ -255,12 +262,21 @@ fn expand(
         draft.enter(State::Completed, Reason::Completed, worker, Some("the list is empty"));
         return Ok(draft.done());
     }
+    if let Some(above) = before.lanes_above
+        && let Some(refused) = lanes.iter().find_map(|lane| above.refuse(&task.spec.namespace, lane))
+    {
+        let error = refused.to_string();
+        draft.status.error = Some(error.clone());
+        draft.enter(State::Failed, Reason::Failed, worker, Some(&error));
+        return Ok(draft.done());
+    }
     let of = u32::try_from(items.len()).unwrap_or(u32::MAX);
     draft.enter(State::Waiting, Reason::Expanded, worker, Some(&format!("{of} items")));
     draft.status.waits = Waits::Items { settled: 0, of };
     let at = draft.now;
     let create = |(index, payload): (u32, &Json)| {
-        let (task, entry) = item(task, workflow, index, lane.as_ref(), at);
+        let lane = lane.as_ref().or_else(|| lanes.get(index as usize));
+        let (task, entry) = item(task, workflow, index, lane, at);
         (task, payload.clone(), entry)
     };
     let cleared = (task.status.lease > 1).then(|| workflow.id.items(Place::of(task.id).step));
@@ -281,6 +297,8 @@ pub fn nest(before: &Before<'_>, token: &Token, now: Timestamp) -> Result<Change
     }
     draft.enter(State::Waiting, Reason::Nested, Some(token.worker.as_str()), None);
     draft.status.waits = Waits::Workflow;
+    // Its slot is its own until that workflow has ended.
+    draft.status.slot = task.status.slot;
     Ok(draft.done())
 }
 
@@ -475,7 +493,7 @@ fn was_finished_so(task: &Task, token: &Token, outcome: &Outcome) -> bool {
             | (Outcome::Snoozed { .. }, State::Scheduled)
             | (Outcome::Cancelled { .. }, State::Cancelled)
             | (Outcome::Skipped { .. }, State::Skipped)
-            | (Outcome::Expanded { .. }, State::Completed)
+            | (Outcome::Expanded { .. }, State::Completed | State::Failed)
     );
     let expanded_so = matches!((outcome, status.waits), (Outcome::Expanded { .. }, Waits::Items { .. }));
     let is_ready = status.state == State::Pending || status.waits == Waits::Resume;

@@ -628,7 +628,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         3 => seconds().prop_map(|delay| Outcome::Snoozed { delay }),
         1 => "[a-z]{0,3}".prop_map(|note| Outcome::Cancelled { note }),
         1 => "[a-z]{0,3}".prop_map(|note| Outcome::Skipped { note }),
-        1 => (0..3_usize).prop_map(|n| Outcome::Expanded { items: vec![Json::default(); n], max_parallel: None }),
+        1 => (0..3_usize).prop_map(|n| Outcome::Expanded { items: vec![Json::default(); n], max_parallel: None, lanes: Vec::new() }),
     ]
 }
 

@@ -100,6 +100,7 @@ impl Life {
 
     fn ask(&self, step: &Move) -> Result<Changes, Rejected> {
         let before = Before {
+            lanes_above: None,
             paused: step.paused,
             alive_until: step.alive_until,
             workflow: self.workflow.as_ref(),
@@ -174,7 +175,7 @@ fn skipped() -> Outcome {
 }
 
 fn expanded(items: usize) -> Outcome {
-    Outcome::Expanded { items: vec![Json::default(); items], max_parallel: None }
+    Outcome::Expanded { items: vec![Json::default(); items], max_parallel: None, lanes: Vec::new() }
 }
 
 /// The last claim and its neighbours: nothing claimed, the one before, the present one, one never given out.

@@ -487,7 +487,7 @@ impl Pair {
                 _ => {
                     let is = if items == 0 { Is::Done } else { Is::ForItems };
                     let items = vec![Json::default(); items];
-                    (Outcome::Expanded { items, max_parallel: None }, is)
+                    (Outcome::Expanded { items, max_parallel: None, lanes: Vec::new() }, is)
                 }
             };
             return (Command::Finish { token, outcome, started_at: None }, Some(is));

@@ -16,7 +16,7 @@ use windlass_store::{Error, Store};
 
 use crate::client::Client;
 use crate::error::TaskError;
-use crate::flow::{Expressions, Scope, check_input};
+use crate::flow::{Expressions, Scope, check_input, evaluate_lanes, item_lanes};
 use crate::ids::workflow_id;
 
 /// A workflow as far as its steps need to know it. None of it ever changes.
@@ -217,7 +217,8 @@ async fn evaluate(
         let items = (0..).zip(&list).map(|(index, item)| bound.item(index, item));
         let items = items.collect::<Result<Vec<Json>, String>>()?;
         let max_parallel = step.map.as_ref().and_then(|map| map.max_parallel);
-        Ok(Evaluated::Ended(Outcome::Expanded { items, max_parallel }))
+        let lanes = item_lanes(step, &flow.input, &list)?;
+        Ok(Evaluated::Ended(Outcome::Expanded { items, max_parallel, lanes }))
     });
     Ok(decided.map_err(TaskError::fail))
 }
@@ -230,25 +231,32 @@ async fn nest(
     source: Source,
     input: Json,
 ) -> Result<Result<Prepared, TaskError>, Error> {
+    let mut lanes = Vec::new();
     if let Source::Named { name, version } = &source
         && let Some(found) =
             store.definition(flow.namespace.clone(), name.clone(), version.as_deref().map(Into::into)).await?
-        && let Err(invalid) = check_input(found.blueprint.definition(), input.as_str())
     {
-        return Ok(Err(TaskError::fail(invalid)));
+        let blueprint = &found.blueprint;
+        let checked = check_input(blueprint.definition(), input.as_str());
+        match checked.and_then(|()| evaluate_lanes(blueprint, &input)) {
+            Ok(evaluated) => lanes = evaluated,
+            Err(invalid) => return Ok(Err(TaskError::fail(invalid))),
+        }
     }
     let new = NewWorkflow {
         namespace: flow.namespace.clone(),
         priority: flow.priority,
         parent: Some(token.clone()),
+        lanes,
         actor: Some(token.worker.to_string()),
         ..NewWorkflow::new(workflow_id(), source, input)
     };
     match store.start(new).await {
         Ok(_) => Ok(Ok(Prepared::Nested)),
-        Err(Error::Rejected(rejected @ Rejected::UnknownDefinition { .. })) => {
-            Ok(Err(TaskError::retry(rejected)))
-        }
+        // The definition may be there the next time, and one that was replaced just now is evaluated anew.
+        Err(Error::Rejected(
+            rejected @ (Rejected::UnknownDefinition { .. } | Rejected::LaneNotEvaluated { .. }),
+        )) => Ok(Err(TaskError::retry(rejected))),
         Err(Error::Rejected(rejected)) => Ok(Err(TaskError::fail(rejected))),
         Err(error) => Err(error),
     }

@@ -11,8 +11,8 @@ use serde::Serialize;
 use tracing::Instrument;
 use uuid::Uuid;
 use windlass_core::{
-    BlockingReason, Blueprint, By, Command, Definition, ExecutionContext, Flaw, Identity, Invalid, Json,
-    Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId,
+    BlockingReason, Blueprint, By, Child, Command, Definition, ExecutionContext, Flaw, Identity, Invalid,
+    Json, Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId,
     Timestamp, TraceParent, Workflow, WorkflowId,
 };
 use windlass_store::{
@@ -21,7 +21,7 @@ use windlass_store::{
 };
 
 use crate::client::{Client, Looks};
-use crate::flow::{check_input, lint};
+use crate::flow::{Known, Problem, check_input, children, evaluate_lanes, lint, lint_lanes, refuse_lanes};
 use crate::ids::workflow_id;
 use crate::{observe, trace};
 
@@ -32,6 +32,8 @@ impl Client {
     pub async fn define(&self, definition: Definition) -> Result<Defined> {
         let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
         check_expressions(&blueprint)?;
+        let below = self.definitions_below(&self.namespace, &blueprint).await?;
+        check_flaws(lint_lanes(&blueprint, &below))?;
         self.store.define(self.namespace.clone(), blueprint.definition().clone()).await
     }
 
@@ -164,6 +166,7 @@ impl Client {
             priority: workflow.priority,
             origin: Some(id),
             carried: carried.collect(),
+            lanes: evaluate_lanes(blueprint, &record.input)?,
             traceparent: tasks.iter().find_map(|task| task.spec.traceparent),
             actor: by.actor,
             ..NewWorkflow::new(workflow_id(), source, record.input.clone())
@@ -191,8 +194,14 @@ impl Client {
                 Arc::new(blueprint)
             }
         };
-        let definition = definition.definition();
+        let blueprint = definition;
+        let definition = blueprint.definition();
         check_input(definition, new.input.as_str())?;
+        new.lanes = evaluate_lanes(&blueprint, &new.input)?;
+        let below = self.definitions_below(&new.namespace, &blueprint).await?;
+        if let Some(refused) = refuse_lanes(&new, &blueprint, &below) {
+            return Err(refused.into());
+        }
         match (definition.identity, &new.key) {
             (Identity::Strict, None) => new.key = Some(identity_of(&new.input)),
             (Identity::CallerProvided, None) => {
@@ -202,6 +211,25 @@ impl Client {
             _ => {}
         }
         self.start_new(new).await
+    }
+
+    /// The definitions of workflows below steps that hold a lane while they run: none, if there are no such steps.
+    async fn definitions_below(&self, namespace: &Name, blueprint: &Blueprint) -> Result<Known> {
+        let holders = blueprint.definition().steps.iter().filter(|step| step.lane.is_some());
+        let mut left: Vec<Child> = holders.filter_map(|step| step.workflow.clone()).collect();
+        let mut known = Known::new();
+        let mut seen = BTreeSet::new();
+        while let Some(Child { name, version }) = left.pop() {
+            if !seen.insert((name.clone(), version.clone())) {
+                continue;
+            }
+            let found = self.store.definition(namespace.clone(), name.clone(), version.clone()).await?;
+            if let Some(found) = found {
+                left.extend(children(&found.blueprint).cloned());
+                known.insert((name, version), found.blueprint);
+            }
+        }
+        Ok(known)
     }
 
     /// Starts a workflow as it is, as part of a span of its own.
@@ -262,7 +290,11 @@ fn descendants(blueprint: &Blueprint, step: u32) -> BTreeSet<u32> {
 }
 
 fn check_expressions(blueprint: &Blueprint) -> Result<(), Rejected> {
-    let problems = lint(blueprint).into_iter().filter(|problem| !problem.is_warning);
+    check_flaws(lint(blueprint))
+}
+
+fn check_flaws(problems: Vec<Problem>) -> Result<(), Rejected> {
+    let problems = problems.into_iter().filter(|problem| !problem.is_warning);
     let flaws: Vec<Flaw> =
         problems.map(|problem| Flaw::new(problem.path, problem.problem, problem.advice)).collect();
     if flaws.is_empty() { Ok(()) } else { Err(Rejected::Unsound { flaws }) }

@@ -463,7 +463,7 @@ async fn what_is_not_ready_has_a_reason() {
         let list = hand.start(json!({ "a": { "task": "work", "map": { "over": [1, 2] } } })).await;
         let one = hand.claim(10).await.into_iter().find(|one| one.task.id == list.step(0)).unwrap();
         let items = vec![Json::payload("1").unwrap(), Json::payload("2").unwrap()];
-        hand.report(&one, Outcome::Expanded { items, max_parallel: None }).await;
+        hand.report(&one, Outcome::Expanded { items, max_parallel: None, lanes: Vec::new() }).await;
         let row = hand.status(list).await.remove(0);
         assert_eq!((row.state, row.blocking_reason), (StepState::InProgress, busy));
     })

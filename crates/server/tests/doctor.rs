@@ -323,6 +323,18 @@ fn deep_names_every_damage() {
             "UPDATE workflows SET definition = 99",
             "the file is damaged: a row of workflows names one of definitions",
         ),
+        (
+            "UPDATE tasks SET lane = 'x', lane_limit = 1, lane_strict = 0, slot = 1 WHERE seq = 3",
+            "a task that is not in progress holds a slot: lane \"x\"",
+        ),
+        (
+            "UPDATE tasks SET lane = 'x', lane_limit = 1, lane_strict = 1, slot = 1 WHERE finished_at IS NULL",
+            "a lane has more tasks in progress than its limit: lane \"x\" of namespace \"default\", 2 in progress",
+        ),
+        (
+            "UPDATE tasks SET lane = 'x', lane_limit = 1, lane_strict = 0 WHERE state = 'pending'",
+            "a task waits beside a free slot of its lane",
+        ),
         ("DELETE FROM inputs", "a workflow has no input"),
         ("DELETE FROM workflow_history", "a history does not lead to where its workflow is"),
     ] {

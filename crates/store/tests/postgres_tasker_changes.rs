@@ -671,13 +671,16 @@ fn a_transition_that_is_not_committed_never_was() {
     });
 }
 
-/// A workflow that is a step is ended by those who run the other, and so is one that waits for workflows within it.
+/// A workflow that is a step is ended by those who run the other, and so is one that waits for workflows within it: the slot that such a
+/// step holds is freed when its workflow has ended, and not by SQL.
 #[test]
 fn nested_workflows_are_left_to_the_store() {
     runtime().block_on(async {
         let desk = Desk::new("nested").await;
-        let id = desk.start("default", &json!({ "a": {} })).await;
-        let held = desk.claim("default", 1).await.remove(0);
+        let step = json!({ "a": { "lane": { "key": "x", "limit": 1 } } });
+        let id = desk.start("default", &step).await;
+        let next = desk.start("default", &step).await;
+        let held = desk.claim("default", 9).await.remove(0);
         let source =
             Source::AdHoc(Box::new(definition_of(json!({ "name": "within", "steps": { "x": {} } }))));
         let mut new = NewWorkflow::new(fresh_id(), source, Json::default());
@@ -691,9 +694,13 @@ fn nested_workflows_are_left_to_the_store() {
         assert!(!finalize(&desk.client, child).await && !finalize(&desk.client, id).await);
         assert_eq!(desk.rows().await, before);
         assert!(desk.move_in_sql(child, "steps_in_process", "evaluating_results", OWNERS[0], &none).await);
-        let held = desk.claim("default", 1).await.remove(0);
-        desk.apply(finish(&held, completed("1"))).await.unwrap();
+        let held = desk.claim("default", 9).await;
+        assert_eq!(held.iter().map(|one| one.task.id).collect::<Vec<_>>(), [child.step(0)]);
+        desk.apply(finish(&held[0], completed("1"))).await.unwrap();
         assert_eq!(desk.workflow(id).await.state, WorkflowState::Complete);
+        let held = desk.claim("default", 9).await.remove(0);
+        assert_eq!(held.task.id, next.step(0));
+        assert!(desk.move_in_sql(next, "steps_in_process", "cancelled", OWNERS[0], &none).await);
         assert!(finalize(&desk.client, child).await && finalize(&desk.client, id).await);
         desk.check().await;
     });

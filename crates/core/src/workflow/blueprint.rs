@@ -132,6 +132,12 @@ impl Blueprint {
         self.definition.steps.get(number as usize)
     }
 
+    /// Whether any of its steps is in a lane.
+    #[must_use]
+    pub fn has_lanes(&self) -> bool {
+        self.definition.steps.iter().any(|step| step.lane.is_some())
+    }
+
     /// The number of a step.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u32> {
@@ -219,8 +225,13 @@ impl Flaws {
             self.push(format!("{path}.task"), format!("{kind:?} is taken"), advice);
         }
         let over = step.map.as_ref().and_then(|map| map.over.as_str());
-        let expressions =
-            [("if", step.condition.as_deref()), ("run", step.run.as_deref()), ("map.over", over)];
+        let lane = step.lane.as_ref().filter(|shared| shared.is_template()).map(|shared| &*shared.key);
+        let expressions = [
+            ("if", step.condition.as_deref()),
+            ("run", step.run.as_deref()),
+            ("map.over", over),
+            ("lane.key", lane),
+        ];
         for (field, text) in expressions {
             if let Some(text) = text.filter(|text| text.len() > limits::EXPRESSION_BYTES) {
                 let advice = format!("at most {} are possible", limits::EXPRESSION_BYTES);
@@ -248,10 +259,12 @@ impl Flaws {
                 self.push(format!("{path}.lane"), "there are two limits", advice);
             }
         }
-        if let Some(Shared { key, limit }) = &step.lane
-            && let Err(invalid) = Lane::new(key, *limit)
-        {
-            self.push(format!("{path}.lane"), invalid.to_string(), "see the limits in the documentation");
+        if let Some(shared @ Shared { key, limit }) = &step.lane {
+            // What expressions give is known when they are evaluated.
+            let key = if shared.is_template() { "x" } else { key };
+            if let Err(invalid) = Lane::new(key, *limit) {
+                self.push(format!("{path}.lane"), invalid.to_string(), "see the limits in the documentation");
+            }
         }
         if let Join::AtLeast(n) = step.join
             && !(1..=step.needs.len()).contains(&(n as usize))

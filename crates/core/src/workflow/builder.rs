@@ -335,7 +335,8 @@ impl StepBuilder {
         self
     }
 
-    /// At most `limit` steps with this key at once, in all workflows of the namespace.
+    /// At most `limit` steps with this key at once, in all workflows of the namespace. The key may hold `${expressions}`: they read
+    /// `input` and, in a step with a map, `item` and `index`. A step that is a workflow keeps its slot until that workflow has ended.
     pub fn lane(self, key: impl Into<String>, limit: u32) -> Self {
         self.with(|step| step.lane = Some(Shared { key: key.into(), limit }))
     }

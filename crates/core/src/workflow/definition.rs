@@ -143,7 +143,7 @@ pub struct Step {
     /// Line of tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
-    /// A concurrency key with a limit.
+    /// A concurrency key with a limit. A step that is a workflow keeps its slot until that workflow has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<Shared>,
 }
@@ -232,7 +232,7 @@ pub struct Map {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
-    /// The key.
+    /// The key: a text that may hold `${expressions}` over `input` and, in a step with a map, over `item` and `index`.
     pub key: String,
     /// How many at once.
     pub limit: u32,

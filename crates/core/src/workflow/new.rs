@@ -9,6 +9,7 @@ use super::activity::Activity;
 use super::cascade::ended_well;
 use super::definition::{Definition, Step};
 use super::join::{Parents, Verdict};
+use super::lanes::{EvaluatedLane, Lanes};
 use super::{Blueprint, Counts, Place, Waits, Workflow, WorkflowEntry, WorkflowId, WorkflowState};
 use crate::history::{Entry, Reason};
 use crate::id::{TaskId, Token};
@@ -61,6 +62,8 @@ pub struct NewWorkflow {
     pub origin: Option<WorkflowId>,
     /// Results of steps that are done already: those steps are not run.
     pub carried: Vec<(u32, Json)>,
+    /// The keys of lanes that hold expressions, evaluated. A list whose key differs from item to item has none.
+    pub lanes: Vec<EvaluatedLane>,
     /// What its steps are part of, for who follows requests through many programs; of a workflow that is a step, what that
     /// step is part of by default.
     pub traceparent: Option<TraceParent>,
@@ -83,6 +86,7 @@ impl NewWorkflow {
             parent: None,
             origin: None,
             carried: Vec::new(),
+            lanes: Vec::new(),
             traceparent: None,
             actor: None,
         }
@@ -104,7 +108,8 @@ impl NewWorkflow {
         }
     }
 
-    /// The workflow and its steps as they begin. `version` is that of the definition, `within` where it is.
+    /// The workflow and its steps as they begin. `version` is that of the definition, `within` where it is. Its lanes
+    /// [were checked](Self::check_lanes).
     #[must_use]
     pub fn admit(self, blueprint: &Blueprint, version: String, within: Within, now: Timestamp) -> Admission {
         let traceparent = self.traceparent.or(within.traceparent);
@@ -138,10 +143,12 @@ impl NewWorkflow {
             note: self.origin.map(|origin| format!("repeats workflow {origin}")),
         };
         let carried: HashMap<u32, Json> = self.carried.into_iter().collect();
+        let lanes = Lanes::of(&self.lanes);
         let mut steps = Vec::with_capacity(blueprint.len() as usize);
         for (number, step) in (0..).zip(&blueprint.definition().steps) {
             let result = carried.get(&number);
-            let new = begin(&workflow, blueprint, number, step, &carried, traceparent, now);
+            let mut new = begin(&workflow, blueprint, number, step, &carried, traceparent, now);
+            new.spec.lane = lanes.lane(number, step).ok().flatten();
             workflow.counts.add(&new.status);
             let note = result.and(self.origin).map(|origin| format!("taken over from workflow {origin}"));
             let entry = Entry {
@@ -207,6 +214,7 @@ pub struct Admission {
     pub activity: Activity,
 }
 
+/// A step as it begins, in no lane.
 fn begin(
     workflow: &Workflow,
     blueprint: &Blueprint,
@@ -238,7 +246,7 @@ fn begin(
         priority: workflow.priority.saturating_add(step.priority.or(defaults.priority).unwrap_or(0)),
         ageing: Ageing::default(),
         key: None,
-        lane: step.lane.as_ref().and_then(|shared| Lane::new(&shared.key, shared.limit).ok()),
+        lane: None,
         timeout: blueprint.definition().timeout(step),
         tags: Vec::new(),
         max_attempts: step.retry.attempts(&defaults.retry).and_then(NonZeroU32::new),

@@ -1,10 +1,12 @@
 //! What can be said about a sound definition before it runs: its expressions, its schema, and what is likely a mistake.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use windlass_core::{Blueprint, Join, RESERVED, Retry, Step};
 
 use super::expression::TYPES;
+use super::lane::{self, Known, lint_lanes};
 use super::problem::{MOST, Problem, did_you_mean};
 use super::schema;
 use super::step::Expressions;
@@ -29,6 +31,7 @@ pub fn lint(blueprint: &Blueprint) -> Vec<Problem> {
         }
     }
     lint.check_order();
+    lint.check_lanes();
     lint.errors.truncate(MOST);
     lint.warnings.truncate(MOST);
     lint.errors.append(&mut lint.warnings);
@@ -47,6 +50,7 @@ impl Lint<'_> {
     fn check_step(&mut self, number: u32, step: &Step) {
         self.check_retry(&format!("steps.{}.retry", step.name), &step.retry);
         self.check_join(step);
+        self.errors.extend(lane::check(step).into_iter().map(Problem::from));
         if step.condition.is_none() && step.map.is_none() && step.input.is_none() {
             return;
         }
@@ -144,6 +148,19 @@ impl Lint<'_> {
                 ),
             };
             self.errors.push(Problem::new(path, problem, advice));
+        }
+    }
+
+    /// A step that is the same workflow again, in a lane, is below itself.
+    fn check_lanes(&mut self) {
+        let definition = self.blueprint.definition();
+        if lane::children(self.blueprint).any(|child| child.name == definition.name) {
+            let own = Arc::new(self.blueprint.clone());
+            let known: Known = [None, definition.version.clone()]
+                .into_iter()
+                .map(|version| ((definition.name.clone(), version), own.clone()))
+                .collect();
+            self.errors.extend(lint_lanes(self.blueprint, &known));
         }
     }
 

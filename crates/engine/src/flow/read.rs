@@ -36,7 +36,19 @@ impl Document {
     /// What [`lint`](super::lint()) finds, with places, in the order of the file.
     #[must_use]
     pub fn lint(&self) -> Vec<Problem> {
-        located(&self.root, super::lint(&self.blueprint))
+        self.lint_with(Vec::new())
+    }
+
+    /// The same, together with what [`lint_together`](super::lint_together()) has found in it.
+    #[must_use]
+    pub fn lint_with(&self, found: Vec<Problem>) -> Vec<Problem> {
+        let mut problems = super::lint(&self.blueprint);
+        for problem in found {
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        located(&self.root, problems)
     }
 }
 

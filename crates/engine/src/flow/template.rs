@@ -94,6 +94,25 @@ impl Template {
         }
     }
 
+    /// Fills in a template that is to be a text.
+    pub(super) fn fill_text(&self, stage: &Stage<'_, '_>) -> Result<String, String> {
+        let text = |value: Value| match value {
+            Value::String(text) => Ok(text),
+            Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+            other => Err(format!("it gives {other}, not a text or a number")),
+        };
+        match self {
+            Self::Text(parts) => {
+                let part = |part: &Part| match part {
+                    Part::Text(literal) => Ok(literal.clone()),
+                    Part::Value(expression) => text(stage.value(expression)?),
+                };
+                parts.iter().map(part).collect()
+            }
+            template => text(template.fill(stage)?),
+        }
+    }
+
     /// Fills it in.
     pub(super) fn fill(&self, stage: &Stage<'_, '_>) -> Result<Value, String> {
         Ok(match self {

@@ -151,11 +151,17 @@ async fn show(session: &Session, args: &ShowArgs) -> Result<Answer> {
 fn lint(files: &[File]) -> Result<Answer> {
     file::stdin_once(files)?;
     let (mut text, mut linted, mut errors) = (String::new(), Vec::new(), 0);
+    let mut read = Vec::new();
     for file in files {
-        let content = file.read()?;
-        let problems = match flow::check(&content) {
-            Ok((_, warnings)) => warnings,
-            Err(problems) => problems,
+        read.push((file, flow::read(&file.read()?)));
+    }
+    let sound: Vec<&flow::Document> =
+        read.iter().filter_map(|(_, document)| document.as_ref().ok()).collect();
+    let mut together = flow::lint_together(&sound).into_iter();
+    for (file, document) in &read {
+        let problems = match document {
+            Ok(document) => document.lint_with(together.next().unwrap_or_default()),
+            Err(problems) => problems.clone(),
         };
         errors += problems.iter().filter(|problem| !problem.is_warning).count();
         if problems.is_empty() {

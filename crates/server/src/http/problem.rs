@@ -10,7 +10,7 @@ use windlass::{Error, Invalid, Rejected};
 const RETRY_AFTER: u32 = 1;
 
 /// Every code there is, with its status. `docs/http.md` says what each means; a code that was told once is never given another meaning.
-const CODES: [(&str, StatusCode); 61] = [
+const CODES: [(&str, StatusCode); 63] = [
     // Of the server.
     ("bad_request", StatusCode::BAD_REQUEST),
     ("unauthenticated", StatusCode::UNAUTHORIZED),
@@ -46,6 +46,8 @@ const CODES: [(&str, StatusCode); 61] = [
     ("cycle", StatusCode::UNPROCESSABLE_ENTITY),
     ("invalid_definition", StatusCode::UNPROCESSABLE_ENTITY),
     ("too_deep", StatusCode::UNPROCESSABLE_ENTITY),
+    ("lane_held_above", StatusCode::UNPROCESSABLE_ENTITY),
+    ("lane_not_evaluated", StatusCode::UNPROCESSABLE_ENTITY),
     // What the state of things does not allow.
     ("already_claimed", StatusCode::CONFLICT),
     ("not_claimed", StatusCode::CONFLICT),

@@ -232,9 +232,11 @@ fn holders(explanation: &Explanation, paint: Paint) -> String {
     let mut text = String::new();
     for blocker in &explanation.blockers {
         if let Blocker::Task(LaneHolder { task, state, worker }) = blocker {
-            let worker = worker
-                .as_ref()
-                .map_or_else(String::new, |worker| format!(" by worker {}", plain(worker.as_str())));
+            let worker = match worker {
+                Some(worker) => format!(" by worker {}", plain(worker.as_str())),
+                None if *state == State::Waiting => " for the workflow that it is".into(),
+                None => String::new(),
+            };
             text += &format!("  {task} {}{worker}\n", paint.state(*state));
         }
     }

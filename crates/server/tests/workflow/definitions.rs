@@ -79,6 +79,32 @@ fn a_definition_is_shown_in_every_form() {
     }
 }
 
+/// A step below would wait for ever for a lane that the step above it holds: told for files that are checked together, and for what the
+/// store has.
+#[test]
+fn lanes_that_are_held_above_are_told() {
+    let place = Place::new();
+    place.file("inner.yaml", "name: inner\nsteps:\n  write: { task: x, lane: { key: db, limit: 1 } }\n");
+    place.file(
+        "outer.yaml",
+        "name: outer\nsteps:\n  call: { workflow: inner, lane: { key: db, limit: 2 } }\n",
+    );
+    let told = "the step \"write\" of the workflow \"inner\" asks for the lane \"db\", which \"call\" holds until that workflow has ended";
+    assert_eq!(
+        text(&place, &["definition", "lint", "outer.yaml"]),
+        "outer.yaml: ok\n",
+        "the other is not known"
+    );
+    let both = place.run(&["definition", "lint", "outer.yaml", "inner.yaml"]);
+    assert_eq!(both.code, 2);
+    assert!(both.out.starts_with(&format!("outer.yaml:3:36: steps.call.lane.key: {told}")), "{}", both.out);
+    text(&place, &["definition", "apply", "inner.yaml"]);
+    place.run(&["definition", "apply", "outer.yaml"]).told(2, told);
+    place
+        .run(&["workflow", "start", "--file", "outer.yaml"])
+        .told(2, "\"inner/write\" asks for the lane \"db\"");
+}
+
 #[test]
 fn problems_are_told_with_their_places() {
     let place = Place::new();

@@ -43,6 +43,7 @@ mod map;
 mod model;
 mod named;
 mod nested;
+mod nested_lanes;
 mod notes;
 mod operator;
 mod prune;
@@ -152,6 +153,7 @@ fn all() -> Vec<Scenario> {
         workflow::SCENARIOS,
         map::SCENARIOS,
         nested::SCENARIOS,
+        nested_lanes::SCENARIOS,
         activity::SCENARIOS,
         steer::SCENARIOS,
         lease::SCENARIOS,

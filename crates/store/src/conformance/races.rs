@@ -20,7 +20,10 @@ use windlass_core::{
 };
 
 use self::everything::counts_equal_rows_after_everything_at_once;
-use self::lanes::{a_lane_is_never_overfull, an_entity_is_worked_on_by_one};
+use self::lanes::{
+    a_child_ends_while_its_step_is_cancelled, a_lane_is_never_overfull,
+    a_lane_of_workflows_is_never_overfull, an_entity_is_worked_on_by_one,
+};
 use self::workflows::{
     a_cancel_among_finishes, a_step_starts_one_workflow, one_id_is_started_once, one_key_makes_one_workflow,
     pauses_among_everything, the_items_of_a_step_end_at_once, the_parents_of_a_step_end_at_once,
@@ -37,6 +40,8 @@ scenarios![
     no_attempt_starts_after_a_cancel,
     an_entity_is_worked_on_by_one,
     a_lane_is_never_overfull,
+    a_lane_of_workflows_is_never_overfull,
+    a_child_ends_while_its_step_is_cancelled,
     a_term_has_one_leader,
     two_handles_are_one_store,
     a_bad_batch_fails_alone,

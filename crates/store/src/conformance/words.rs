@@ -171,5 +171,5 @@ pub fn ad_hoc(n: u64, definition: Definition) -> NewWorkflow {
 #[must_use]
 pub fn expanded(items: &[&str], max_parallel: Option<u32>) -> Outcome {
     let items = items.iter().map(|text| Json::payload(text).unwrap()).collect();
-    Outcome::Expanded { items, max_parallel }
+    Outcome::Expanded { items, max_parallel, lanes: Vec::new() }
 }

@@ -103,12 +103,14 @@ impl Rows {
             return Err(Rejected::NotFound { task: id });
         };
         let (task, notes) = (task.clone(), notes.clone());
+        let above = command.concerns_lanes_above().then(|| self.lanes_above(&task)).flatten();
         let before = Before {
             task: &task,
             paused: self.is_paused(&task),
             notes: notes.last().filter(|notes| notes.lease == task.status.lease),
             alive_until: self.alive_until(&task),
             workflow: task.spec.workflow.and_then(|id| self.workflow(id)).map(|record| &record.workflow),
+            lanes_above: above.as_ref(),
         };
         let changes = transition(&before, command, now)?;
         let changed = changes != Changes::default();
@@ -137,6 +139,7 @@ impl Rows {
             for item in items {
                 self.touched.note_gone(&item);
                 self.delete(item.id);
+                self.give_slots(&item);
             }
         }
         for (task, payload, entry) in changes.created {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use windlass_core::{
-    Activity, Before, BlockingReason, By, Cascade, Definition, Ended, Execution, Executions, Json, Name,
-    NewWorkflow, OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token,
-    Wanted, Within, Workflow, WorkflowId, WorkflowState, conclude, limits, nest,
+    Activity, Before, BlockingReason, By, Cascade, Definition, Ended, Execution, Executions, HeldLane, Json,
+    LanesAbove, Name, NewWorkflow, OnConflict, Place, Rejected, Retention, Source, Steering, Task, TaskId,
+    Timestamp, Token, Wanted, Within, Workflow, WorkflowId, WorkflowState, conclude, limits, nest,
 };
 
 use super::Rows;
-use crate::request::{Look, Reconciled};
+use crate::request::{Look, Reconciled, Record};
 use crate::workflow::{
     Defined, DefinitionLine, ReadyWorkflow, Started, StoredDefinition, WorkflowCount, WorkflowRecord,
     check_definition, next_version,
@@ -134,6 +134,10 @@ impl Rows {
                 Err(started) => return Ok(started),
             }
         }
+        if blueprint.has_lanes() {
+            let held = new.parent.as_ref().map_or_else(Vec::new, |token| self.lanes_held(Some(token.task)));
+            new.check_lanes(&blueprint, &held)?;
+        }
         let mut steps = (0..blueprint.len()).map(|step| new.id.step(step));
         if self.workflow(new.id).is_some() || steps.any(|step| self.seqs.contains_key(&step)) {
             return Err(Rejected::WorkflowIdConflict { workflow: new.id });
@@ -188,6 +192,23 @@ impl Rows {
             return Ok(Err(Started { id: child.id, state: child.state, created: false }));
         }
         Ok(Ok(Within::step(&record.task, parent, id)?))
+    }
+
+    /// The lanes of a step and of those above it.
+    fn lanes_held(&self, mut step: Option<TaskId>) -> Vec<HeldLane> {
+        let mut held = Vec::new();
+        while let Some(Record { task, .. }) = step.and_then(|step| self.record(step)) {
+            let Some(above) = task.spec.workflow.and_then(|id| self.workflow(id)) else { break };
+            held.extend(HeldLane::of(task, &above.blueprint));
+            step = above.workflow.parent;
+        }
+        held
+    }
+
+    /// The lanes that are held above a step.
+    pub(super) fn lanes_above(&self, task: &Task) -> Option<LanesAbove> {
+        let own = self.workflow(task.spec.workflow?)?;
+        Some(LanesAbove::of(task, &own.blueprint, self.lanes_held(own.workflow.parent)))
     }
 
     /// Lets a step wait for the workflow that it is.

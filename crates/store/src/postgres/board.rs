@@ -295,6 +295,9 @@ impl Board {
         self.touched.note_gone(task);
         self.count(&task.spec, task.status.state, -1);
         self.rows.remove(&task.id);
+        if task.status.slot || task.is_parked() {
+            self.lanes.extend(lane_of(&task.spec));
+        }
         self.gone.push(seq);
     }
 

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use windlass_core::{
-    Before, Changes, Command, Name, Outcome, Place, Rejected, Scope, Task, TaskId, Timestamp, Token,
-    WorkerId, WorkflowId, transition,
+    Before, Changes, Command, LanesAbove, Name, Outcome, Place, Rejected, Scope, Task, TaskId, Timestamp,
+    Token, WorkerId, WorkflowId, transition,
 };
 
 use super::Inner;
@@ -30,6 +30,7 @@ type Receipts = Vec<Result<Receipt, Rejected>>;
 struct Around {
     alive_until: HashMap<WorkerId, Timestamp>,
     paused: BTreeSet<(Name, Name)>,
+    lanes_above: HashMap<TaskId, LanesAbove>,
 }
 
 impl Inner {
@@ -338,6 +339,11 @@ impl Tx {
                 workers.insert(worker.as_str().to_owned());
             }
             let Some(Row { seq, task, .. }) = board.get(command.task()) else { continue };
+            if command.concerns_lanes_above()
+                && let Some(above) = self.lanes_above(task).await?
+            {
+                around.lanes_above.insert(task.id, above);
+            }
             match command.scope() {
                 Scope::Task => {}
                 Scope::TaskAndQueue => looks_at_queues = true,
@@ -483,7 +489,9 @@ fn decide(
     let alive_until = holder.and_then(|holder| around.alive_until.get(holder)).copied();
     let workflow = task.spec.workflow.and_then(|id| board.workflows.get(&id));
     let workflow = workflow.map(|locked| &locked.stored.workflow);
-    let changes = transition(&Before { task, paused, notes, alive_until, workflow }, command, now)?;
+    let lanes_above = around.lanes_above.get(&id);
+    let before = Before { task, paused, notes, alive_until, workflow, lanes_above };
+    let changes = transition(&before, command, now)?;
     Ok((receipt(task, &changes), changes))
 }
 

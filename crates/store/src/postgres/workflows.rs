@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use windlass_core::{
-    Admission, Before, Blueprint, By, Cascade, Cascaded, Definition, Ended, Json, Name, NewWorkflow,
-    OnConflict, Rejected, Retention, Source, Steering, TaskId, Timestamp, Token, Wanted, Within, Workflow,
-    WorkflowId, conclude, limits, nest,
+    Admission, Before, Blueprint, By, Cascade, Cascaded, Definition, Ended, HeldLane, Json, LanesAbove, Name,
+    NewWorkflow, OnConflict, Rejected, Retention, Source, Steering, Task, TaskId, Timestamp, Token, Wanted,
+    Within, Workflow, WorkflowId, conclude, limits, nest,
 };
 
 use super::Inner;
@@ -231,6 +231,10 @@ impl Tx {
             },
             None => Within::default(),
         };
+        if blueprint.has_lanes() {
+            let held = self.lanes_held(new.parent.as_ref().map(|token| token.task)).await?;
+            new.check_lanes(&blueprint, &held)?;
+        }
         let ids: Vec<_> = (0..blueprint.len()).map(|step| uuid(new.id.step(step))).collect();
         let taken = self.ask(|sql| &sql.exists, args![ids => UUID_ARRAY]).await?;
         let known = self.ask(|sql| &sql.workflow, args![wide(new.id) => UUID]).await?;
@@ -302,6 +306,32 @@ impl Tx {
         let within = Within::step(&task, parent.as_ref(), id)?;
         board.apply(&task, changes, true);
         Ok(Ok(within))
+    }
+
+    /// The lanes of a step and of those above it. What they are never changes, so nothing is locked.
+    async fn lanes_held(&mut self, mut step: Option<TaskId>) -> Result<Vec<HeldLane>, Failure> {
+        let mut held = Vec::new();
+        while let Some(id) = step {
+            self.send(|sql| &sql.steps, range_args(&(id..=id))).await;
+            self.send(|sql| &sql.workflow, args![wide(WorkflowId::of(id)) => UUID]).await;
+            let answers = self.answers().await?;
+            let [steps, workflows] = &answers[..] else { break };
+            let (Some(task), Some(above)) = (steps.rows.first(), workflows.rows.first()) else { break };
+            let (task, above) = (row::task(task)?.1, workflow_row::stored(above)?);
+            held.extend(HeldLane::of(&task, &*self.blueprint_of(&above).await?));
+            step = above.workflow.parent;
+        }
+        Ok(held)
+    }
+
+    /// The lanes that are held above a step, if it is one.
+    pub(super) async fn lanes_above(&mut self, task: &Task) -> Result<Option<LanesAbove>, Failure> {
+        let Some(id) = task.spec.workflow else { return Ok(None) };
+        let found = self.ask(|sql| &sql.workflow, args![wide(id) => UUID]).await?;
+        let Some(own) = found.rows.first().map(workflow_row::stored).transpose()? else { return Ok(None) };
+        let blueprint = self.blueprint_of(&own).await?;
+        let held = self.lanes_held(own.workflow.parent).await?;
+        Ok(Some(LanesAbove::of(task, &blueprint, held)))
     }
 
     /// Changes a workflow as a whole. Its row is locked.

@@ -64,6 +64,7 @@ pub fn examine(path: &Path) -> Result<Examination> {
     }
     tasks(&connection, &mut found);
     counts(&connection, &mut found);
+    lanes(&connection, &mut found);
     let snapshot = Snapshot::of(&connection);
     workflows(&snapshot, &mut found);
     found.read("schedules cannot be read", snapshot.schedules());
@@ -148,6 +149,34 @@ fn counts(connection: &Connection, found: &mut Examination) {
     });
     for wrong in found.read("numbers of workflows cannot be compared", wrong) {
         found.flaw("a number of workflows is not the number of rows", wrong);
+    }
+}
+
+/// The slots of lanes: none beyond the limit, none with a task that is not in progress, and nobody waiting beside a free one.
+fn lanes(connection: &Connection, found: &mut Examination) {
+    let snapshot = Snapshot::of(connection);
+    let named = |row: &rusqlite::Row<'_>| {
+        let (namespace, lane, taken): (String, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(format!("lane {lane:?} of namespace {namespace:?}, {taken} in progress"))
+    };
+    let in_progress = "state = 'pending' OR state = 'claimed' OR state = 'running' OR waits = 'workflow' \
+        OR (lane_strict = 1 AND due_at IS NOT NULL)";
+    let overfull = "SELECT namespace, lane, count(*) AS taken FROM tasks WHERE slot = 1 GROUP BY namespace, lane \
+        HAVING taken > max(lane_limit)";
+    let parked = "SELECT h.namespace, h.lane, (SELECT count(*) FROM tasks t \
+        WHERE t.namespace = h.namespace AND t.lane = h.lane AND t.slot = 1) AS taken, h.lane_limit, min(h.seq) FROM tasks h \
+        WHERE h.lane IS NOT NULL AND h.slot = 0 AND h.state = 'pending' GROUP BY h.namespace, h.lane HAVING taken < h.lane_limit";
+    let lost = format!(
+        "SELECT namespace, lane, count(*) FROM tasks WHERE slot = 1 AND NOT ({in_progress}) GROUP BY namespace, lane"
+    );
+    for (what, sql) in [
+        ("a lane has more tasks in progress than its limit", overfull),
+        ("a task waits beside a free slot of its lane", parked),
+        ("a task that is not in progress holds a slot", &lost),
+    ] {
+        for lane in found.read("lanes cannot be read", snapshot.all(sql, [], named)) {
+            found.flaw(what, lane);
+        }
     }
 }
 

@@ -80,6 +80,11 @@ impl Tx<'_, '_> {
             workflow = self.workflow(id)?;
             before.workflow = workflow.as_ref().map(|stored| &stored.workflow);
         }
+        let above;
+        if command.concerns_lanes_above() {
+            above = self.lanes_above(task)?;
+            before.lanes_above = above.as_ref();
+        }
         let changes = match transition(&before, command, self.now) {
             Ok(changes) => changes,
             Err(rejected) => return Ok(Err(rejected)),
@@ -129,6 +134,9 @@ impl Tx<'_, '_> {
             for (seq, item) in self.steps(range.clone(), false)? {
                 self.touched.note_gone(&item);
                 self.delete(seq, &item)?;
+                if item.status.slot || item.is_parked() {
+                    self.give_slots(&item.spec)?;
+                }
             }
         }
         for (task, payload, entry) in &changes.created {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rusqlite::{Row, params};
 use windlass_core::{
-    Admission, Before, Blueprint, By, Cascade, Cascaded, Definition, Ended, Json, Name, NewWorkflow,
-    OnConflict, Rejected, Retention, Source, Steering, Task, TaskId, Token, Wanted, Within, Workflow,
-    WorkflowId, conclude, limits, nest,
+    Admission, Before, Blueprint, By, Cascade, Cascaded, Definition, Ended, HeldLane, Json, LanesAbove, Name,
+    NewWorkflow, OnConflict, Rejected, Retention, Source, Steering, Task, TaskId, Token, Wanted, Within,
+    Workflow, WorkflowId, conclude, limits, nest,
 };
 
 use super::failure::failure;
@@ -152,6 +152,10 @@ impl Tx<'_, '_> {
             },
             None => Within::default(),
         };
+        if blueprint.has_lanes() {
+            let held = self.lanes_held(new.parent.as_ref().map(|token| token.task))?;
+            new.check_lanes(&blueprint, &held)?;
+        }
         if self.workflow(new.id)?.is_some() {
             return Err(Rejected::WorkflowIdConflict { workflow: new.id }.into());
         }
@@ -216,6 +220,27 @@ impl Tx<'_, '_> {
         let within = Within::step(task, parent.as_ref(), id)?;
         self.write_changes(*seq, task, &changes, true)?;
         Ok(Ok(within))
+    }
+
+    /// The lanes of a step and of those above it.
+    fn lanes_held(&mut self, mut step: Option<TaskId>) -> Result<Vec<HeldLane>> {
+        let mut held = Vec::new();
+        while let Some(id) = step {
+            let (Some(found), Some(above)) = (self.task(id)?, self.workflow(WorkflowId::of(id))?) else {
+                break;
+            };
+            held.extend(HeldLane::of(&found.1, &*self.blueprint_of(&above)?));
+            step = above.workflow.parent;
+        }
+        Ok(held)
+    }
+
+    /// The lanes that are held above a step.
+    pub(super) fn lanes_above(&mut self, task: &Task) -> Result<Option<LanesAbove>> {
+        let Some(id) = task.spec.workflow else { return Ok(None) };
+        let Some(own) = self.workflow(id)? else { return Ok(None) };
+        let (blueprint, held) = (self.blueprint_of(&own)?, self.lanes_held(own.workflow.parent)?);
+        Ok(Some(LanesAbove::of(task, &blueprint, held)))
     }
 
     pub(super) fn steer(&mut self, id: WorkflowId, steering: &Steering, by: &By) -> Result<Workflow> {

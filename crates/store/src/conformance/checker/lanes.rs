@@ -3,12 +3,12 @@
 //! They are read from the histories alone, by the times in them: times of different tasks are compared here and nowhere
 //! else. What happened in the same microsecond may have happened in either order, and is taken to be right.
 //!
-//! A task has a slot from its claim, at the latest, until it is final or, unless its lane is strict, waits for a moment;
-//! given back or expired it keeps it. When it takes its slot, all who stood in line before it have theirs.
+//! A task has a slot from its claim, at the latest, until it is final, has made its items or, unless its lane is strict, waits for a
+//! moment; given back or expired it keeps it, and a step that is a workflow while that runs. When it takes its slot, all who stood in line before it have theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{Lane, State, TaskId, Timestamp};
+use windlass_core::{Lane, Reason, State, TaskId, Timestamp};
 
 use super::Violation;
 use crate::Record;
@@ -57,7 +57,8 @@ impl Past {
             if entry.to == State::Pending {
                 pending_since = Some((entry.at, entry.from.is_none()));
             }
-            if (entry.to.is_final() || entry.to.is_timed() && !lane.is_strict())
+            let waits = entry.to == State::Waiting && entry.reason != Reason::Nested;
+            if (entry.to.is_final() || waits || entry.to.is_timed() && !lane.is_strict())
                 && let Some(since) = slot_since.take()
             {
                 slots.push((since, entry.at));

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use windlass_core::{
-    By, Command, Json, Line, Name, NewWorker, Outcome, Progress, Report, Retention, State, Timestamp,
-    WorkerId, limits,
+    By, Command, Json, Lane, Line, Name, NewWorker, Outcome, Progress, Report, Retention, State, Timestamp,
+    WORKFLOW, WorkerId, limits,
 };
 
 use super::operation::Operation;
-use super::world::{KINDS, QUEUES, World};
+use super::world::{KINDS, LANES, QUEUES, World};
 use crate::{Claim, Turn};
 
 /// How far the clock may stray from the start of a sequence in either direction. Less than the distance between two
@@ -91,7 +91,10 @@ impl World {
 
     fn claim(&mut self) -> Claim {
         let queues = self.random.some_of(&QUEUES.map(Name::stored));
-        let kinds = self.random.some_of(&KINDS.map(Name::stored));
+        let mut kinds = self.random.some_of(&KINDS.map(Name::stored));
+        if self.random.chance(50) {
+            kinds.push(Name::stored(WORKFLOW));
+        }
         let limit = self.random.weighted(&[(3, 0), (45, 1), (30, 3), (20, 8), (2, limits::BATCH + 1)]);
         Claim { worker: self.worker(), namespace: self.namespace(), queues, kinds, limit }
     }
@@ -127,6 +130,15 @@ impl World {
         Command::Report { token: self.token(), report }
     }
 
+    /// A lane for each item of a list.
+    fn lanes(&mut self, many: usize) -> Vec<Lane> {
+        let lane = |world: &mut Self| {
+            let limit = world.random.pick(&[1, 1, 2]);
+            Lane::new(world.random.pick(&LANES), limit).unwrap()
+        };
+        (0..many).map(|_| lane(self)).collect()
+    }
+
     fn outcome(&mut self) -> Outcome {
         match self.random.below(100) {
             0..40 => Outcome::Completed { result: self.json() },
@@ -140,10 +152,12 @@ impl World {
             89..96 => {
                 let many = self.random.weighted(&[(1, 0), (3, 1), (3, 2), (2, 3)]);
                 let items = (0..many).map(|_| self.json()).collect();
-                Outcome::Expanded {
-                    items,
-                    max_parallel: self.random.pick(&[None, Some(1), Some(2), Some(0)]),
+                if self.random.chance(25) {
+                    let many = if self.random.chance(95) { many } else { many + 1 };
+                    return Outcome::Expanded { items, max_parallel: None, lanes: self.lanes(many) };
                 }
+                let max_parallel = self.random.pick(&[None, Some(1), Some(2), Some(0)]);
+                Outcome::Expanded { items, max_parallel, lanes: Vec::new() }
             }
             _ => Outcome::Cancelled { note: "not needed".into() },
         }

@@ -2,14 +2,17 @@
 
 use serde_json::{Map, Value, json};
 use windlass_core::{
-    Command, Definition, Json, Name, NewWorkflow, OnConflict, Place, Source, Steering, TaskId, WorkflowId,
-    WorkflowState,
+    Command, Definition, EvaluatedLane, Json, Name, NewWorkflow, OnConflict, Place, Shared, Source, Steering,
+    TaskId, WorkflowId, WorkflowState,
 };
 
 use super::invent_task::trace;
 use super::operation::Operation;
 use super::world::{KEYS, KINDS, LANES, OWNERS, QUEUES, World};
 use crate::conformance::definition_of;
+
+/// A key of a lane that has to be evaluated.
+const TEMPLATE: &str = "${input}";
 
 impl World {
     /// A workflow, mostly one of its own; sometimes a step of another, or one that a definition describes.
@@ -43,6 +46,19 @@ impl World {
         if self.random.chance(20) {
             new.origin = Some(self.workflow());
             new.carried = (0..5).filter(|_| self.random.chance(60)).map(|n| (n, Json::default())).collect();
+        }
+        if let Source::AdHoc(definition) = &new.source {
+            let lanes = (0..)
+                .zip(&definition.steps)
+                .filter(|(_, step)| step.lane.as_ref().is_some_and(Shared::is_template));
+            let lanes: Vec<u32> = lanes.map(|(number, _)| number).collect();
+            for step in lanes {
+                if self.random.chance(80) {
+                    let template = self.random.pick(&[TEMPLATE, TEMPLATE, TEMPLATE, "${input.other}"]).into();
+                    let key = self.random.pick(&["lane", "Lane", "Lane", "", "@lane"]).into();
+                    new.lanes.push(EvaluatedLane { step, template, key });
+                }
+            }
         }
         new.traceparent = trace(id.as_bytes());
         new.actor = self.random.pick(&[None, Some("ada"), Some("a\0c")]).map(Into::into);
@@ -83,11 +99,19 @@ impl World {
                 _ => json!("all"),
             };
             let mut step = json!({
-                "task": self.random.pick(&KINDS), "needs": needs, "join": join,
+                "needs": needs, "join": join,
                 "retry": { "max_attempts": 1 + self.random.below(3), "initial": "1s" },
             });
+            match self.random.chance(20) {
+                true => step["workflow"] = json!(self.random.pick(&["a", "b"])),
+                false => step["task"] = json!(self.random.pick(&KINDS)),
+            }
             if self.random.chance(30) {
-                step["lane"] = json!({ "key": self.random.pick(&LANES), "limit": 1 + self.random.below(2) });
+                let key = if self.random.chance(10) { TEMPLATE } else { self.random.pick(&LANES) };
+                step["lane"] = json!({ "key": key, "limit": 1 + self.random.below(2) });
+            }
+            if self.random.chance(10) {
+                step["map"] = json!({ "over": [1] });
             }
             if self.random.chance(30) {
                 step["queue"] = json!(self.random.pick(&QUEUES));
