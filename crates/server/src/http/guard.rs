@@ -15,8 +15,8 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tracing::{Instrument, error};
-use windlass::Store;
-use windlass::remote::{STORE_PATH, WATCH_PATH};
+use windlass::remote::{STORE_PATH, WATCH_PATH, WORKER_SECRET_HEADER};
+use windlass::{Store, WorkerSecret};
 
 use super::bodies::{self, Bodies, Share};
 use super::tokens::Tokens;
@@ -145,6 +145,7 @@ async fn let_in(app: &App, request: Request, next: Next) -> Result<Response, Pro
             return Ok((Caller::anybody(), Bytes::new(), Share::default()));
         }
         let caller = who(app, &route, &head.headers).await?;
+        let caller = caller.with_worker_secret(worker_secret(&head.headers)?);
         let (bytes, share) = app.guard.bodies.read(&mut body, &app.limits).await?;
         Ok((caller, bytes, share))
     };
@@ -181,6 +182,18 @@ async fn who(app: &App, route: &str, headers: &HeaderMap) -> Result<Caller, Prob
     Ok(caller)
 }
 
+/// The secret of the worker that calls, if it sent one.
+fn worker_secret(headers: &HeaderMap) -> Result<Option<WorkerSecret>, Problem> {
+    let mut sent = headers.get_all(WORKER_SECRET_HEADER).iter();
+    let Some(secret) = sent.next() else { return Ok(None) };
+    match (secret.to_str(), sent.next()) {
+        (Ok(secret), None) => Ok(Some(WorkerSecret::sent(secret))),
+        _ => Err(Problem::bad_request(format!(
+            "send one header {WORKER_SECRET_HEADER}, of visible characters"
+        ))),
+    }
+}
+
 /// Whether a host is this machine, or an address.
 fn is_here(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -197,7 +210,9 @@ fn preflight(origin: &HeaderValue) -> Response {
         (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE")),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type, last-event-id, traceparent"),
+            HeaderValue::from_static(
+                "authorization, content-type, last-event-id, traceparent, windlass-worker-secret",
+            ),
         ),
         (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
         (header::VARY, HeaderValue::from_static("origin")),

@@ -10,11 +10,13 @@ use windlass::{Error, Invalid, Rejected};
 const RETRY_AFTER: u32 = 1;
 
 /// Every code there is, with its status. `docs/http.md` says what each means; a code that was told once is never given another meaning.
-const CODES: [(&str, StatusCode); 61] = [
+const CODES: [(&str, StatusCode); 63] = [
     // Of the server.
     ("bad_request", StatusCode::BAD_REQUEST),
     ("unauthenticated", StatusCode::UNAUTHORIZED),
     ("forbidden", StatusCode::FORBIDDEN),
+    ("worker_secret_required", StatusCode::FORBIDDEN),
+    ("wrong_worker_secret", StatusCode::FORBIDDEN),
     ("route_not_found", StatusCode::NOT_FOUND),
     ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
     ("timeout", StatusCode::REQUEST_TIMEOUT),
