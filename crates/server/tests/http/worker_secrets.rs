@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::access::create;
 use super::kit::{Answer, SECRET, SECRET_HEADER, Server, lease, list, outcome, text};
 use super::lifecycle::two_servers;
-use super::support::Place;
 
 /// A caller with a token, or without one, and with a secret, unless that is empty.
 struct Caller<'a> {
