@@ -135,3 +135,50 @@ impl Fleet {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+    use serde_json::{Value, json};
+    use windlass::remote::WORKER_SECRET_HEADER;
+    use windlass::{NewWorker, WorkerId, WorkerSecret};
+
+    use super::super::super::super::testing::Served;
+    use super::{HOLDS, REST};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_that_was_replaced_elsewhere_is_refused_before_long() {
+        let served = Served::start();
+        let me = served.worker().await;
+        let beat = || served.ask("POST", &format!("{me}/heartbeat"), Value::Null);
+        assert_eq!(beat().await.0, 200);
+        // By way of another server: it has left, and its id is another's.
+        let (store, id) = (served.app.windlass.store(), me.rsplit('/').next().unwrap());
+        let new = NewWorker::new(WorkerId::new(id).unwrap());
+        store.deregister(new.id.clone()).await.unwrap();
+        store.register(NewWorker { secret: Some(WorkerSecret::new([7; 32]).digest()), ..new }).await.unwrap();
+        tokio::time::sleep(HOLDS + Duration::from_millis(1)).await;
+        let (status, _, refused) = beat().await;
+        assert_eq!((status, &refused["code"]), (403, &json!("wrong_worker_secret")), "{refused}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guesses_cost_the_store_a_few_questions_however_many_they_are() {
+        let served = Served::start();
+        let me = served.worker().await;
+        let (path, begun) = (format!("{me}/heartbeat"), tokio::time::Instant::now());
+        let guesses = (0..500).map(|guess| {
+            let (served, path) = (&served, &path);
+            async move {
+                let secret = [(WORKER_SECRET_HEADER, format!("wlw_{guess}"))];
+                served.ask_with("POST", path, &secret, &Value::Null).await.0
+            }
+        });
+        assert!(join_all(guesses).await.iter().all(|status| *status == 403));
+        assert!(served.plan.calls("workers") <= 3, "{}", served.plan.calls("workers"));
+        assert!(begun.elapsed() <= REST * 3, "{:?}", begun.elapsed());
+        assert_eq!(served.ask("POST", &path, Value::Null).await.0, 200, "its own is known all the while");
+    }
+}
