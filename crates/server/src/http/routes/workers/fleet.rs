@@ -152,7 +152,8 @@ mod tests {
     async fn a_secret_that_was_replaced_elsewhere_is_refused_before_long() {
         let served = Served::start();
         let me = served.worker().await;
-        let beat = || served.ask("POST", &format!("{me}/heartbeat"), Value::Null);
+        let path = format!("{me}/heartbeat");
+        let beat = || served.ask("POST", &path, Value::Null);
         assert_eq!(beat().await.0, 200);
         // By way of another server: it has left, and its id is another's.
         let (store, id) = (served.app.windlass.store(), me.rsplit('/').next().unwrap());
