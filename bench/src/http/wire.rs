@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: TcpStream,
+    /// Headers that every request has, each with the end of its line.
+    pub(crate) headers: String,
     read: Vec<u8>,
 }
 
@@ -18,7 +20,7 @@ impl Wire {
     pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, read: Vec::new() })
+        Ok(Self { stream, headers: String::new(), read: Vec::new() })
     }
 
     /// Sends a request, and gives the answer, which must be a good one.
@@ -35,9 +37,9 @@ impl Wire {
     }
 
     async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<&[u8]> {
-        let length = body.len();
+        let (length, headers) = (body.len(), &self.headers);
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
         );
         self.stream.write_all(request.as_bytes()).await?;
         self.read.clear();

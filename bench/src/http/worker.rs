@@ -35,6 +35,8 @@ impl Worker {
         let body = json!({ "kinds": [KIND], "queues": [queue], "pool_size": limit, "hostname": "bench", "dead_after_seconds": 600 });
         let registered = wire.post("/v1/workers", &body.to_string()).await?;
         let id = registered["worker_id"].as_str().context("a worker without an id")?;
+        let secret = registered["worker_secret"].as_str().context("a worker without a secret")?;
+        wire.headers = format!("windlass-worker-secret: {secret}\r\n");
         Ok(Self { path: format!("/v1/workers/{id}/claim"), wire, limit, outcomes: String::new() })
     }
 

@@ -128,7 +128,7 @@ class Case:
         if operation == "define":
             return self._client.define(given["name"], given.get("definition") or given["text"])
         if operation == "finish":
-            return {"outcomes": self._client.finish(given["worker"], given["outcomes"])}
+            return {"outcomes": self._client.finish(**given)}
         return getattr(self._client, operation)(**given)
 
     def work(self, handlers: Dict[str, str], pool: int) -> None:

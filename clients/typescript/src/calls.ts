@@ -37,6 +37,8 @@ export interface CallOptions {
   tries?: number | undefined;
   /** How long the server was asked to wait. */
   waitSeconds?: number | undefined;
+  /** What goes with it beside what goes with every request. */
+  headers?: Record<string, string> | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -92,8 +94,8 @@ export class Calls {
     body?: string,
     type?: string,
   ): Promise<string> {
-    const { signal, waitSeconds, repeated = method !== "POST", tries = this.#tries } = options;
-    const request = { method, path: path + search(options.query), body, type, signal, waitSeconds };
+    const { signal, waitSeconds, headers, repeated = method !== "POST", tries = this.#tries } = options;
+    const request = { method, path: path + search(options.query), body, type, headers, signal, waitSeconds };
     const backoff = new Backoff();
     for (let tried = 1; ; tried++) {
       try {
@@ -130,6 +132,11 @@ export function search(query: Query = {}): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
   if (given.length === 0) return "";
   return `?${new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)]))}`;
+}
+
+/** The header by which a worker proves that it is itself. */
+export function secretHeader(secret: string | undefined): Record<string, string> | undefined {
+  return secret === undefined ? undefined : { "windlass-worker-secret": secret };
 }
 
 /** A part of a path. */

@@ -1,5 +1,6 @@
 /** The client: everything that can be asked of a server. Thin: what is asked, how it is written, and nothing of what it means. */
-import { part } from "./calls.js";
+import { part, secretHeader } from "./calls.js";
+import { workerSecret } from "./uuid.js";
 import { WorkflowCalls } from "./workflows.js";
 import type {
   ClaimRequest, ClaimResponse, DeregisteredWorker, Heartbeat, Intervention, NewSchedule, NewWorker, Outcome, PausedQueue, Pulse,
@@ -9,11 +10,16 @@ import type {
 
 /** What the calls of a worker take beside their body. */
 export interface WorkOptions {
+  /** The worker's secret, for programs that keep it themselves. The client knows it if it has registered the worker. */
+  secret?: string | undefined;
   signal?: AbortSignal | undefined;
 }
 
 /** A client of a Windlass server. It may be shared by everything in a process. */
 export class Client extends WorkflowCalls {
+  /** The secrets of the workers that were registered here. */
+  readonly #secrets = new Map<string, string>();
+
   /** Queues with their numbers of tasks. */
   async queues(options: { namespace?: string } = {}): Promise<Queue[]> {
     return (await this.call<QueueList>("GET", "/v1/queues", { query: options })).queues;
@@ -83,40 +89,52 @@ export class Client extends WorkflowCalls {
     return this.call("GET", "/ready", { tries: 1 });
   }
 
-  /** Registers a worker. Workers that are made of handlers do this and what follows by themselves: see `Worker`. */
-  register(worker: NewWorker): Promise<RegisteredWorker> {
-    const namespace = worker.namespace ?? this.namespace;
+  /**
+   * Registers a worker. Workers that are made of handlers do this and what follows by themselves: see `Worker`. An id that exists is refused without its
+   * secret; the secret of a new one is made here if the id is given, so that it can be registered again if the answer is lost.
+   */
+  async register(worker: NewWorker, options: WorkOptions = {}): Promise<RegisteredWorker> {
+    const { worker_id: id, namespace = this.namespace } = worker;
     const body = { ...worker, ...(namespace && { namespace }) };
-    return this.call("POST", "/v1/workers", { body, repeated: Boolean(worker.worker_id) });
+    if (id && !options.secret && !this.#secrets.has(id)) this.#secrets.set(id, workerSecret());
+    const call = { body, repeated: Boolean(id), ...this.#as(id ?? "", options) };
+    const registered = await this.call<RegisteredWorker>("POST", "/v1/workers", call);
+    this.#secrets.set(registered.worker_id, registered.worker_secret);
+    return registered;
+  }
+
+  /** The options of a call that a worker makes. */
+  #as(worker: string, { secret = this.#secrets.get(worker), signal }: WorkOptions) {
+    return { headers: secretHeader(secret), signal };
   }
 
   /** Claims tasks, and reports what became of earlier ones. Never repeated by itself: what an answer that was lost gave is not known. */
   claim(worker: string, request: ClaimRequest = {}, options: WorkOptions = {}): Promise<ClaimResponse> {
     const waitSeconds = request.wait_seconds ?? 0;
-    return this.call("POST", `/v1/workers/${part(worker)}/claim`, { body: request, waitSeconds, ...options });
+    return this.call("POST", `/v1/workers/${part(worker)}/claim`, { body: request, waitSeconds, ...this.#as(worker, options) });
   }
 
   /** Keeps all leases of a worker alive, and tells what it must let go. */
   heartbeat(worker: string, beat: Heartbeat = {}, options: WorkOptions = {}): Promise<Pulse> {
     const waitSeconds = beat.wait_seconds ?? 0;
-    const call = { body: beat, waitSeconds, repeated: !beat.release_others, ...options };
+    const call = { body: beat, waitSeconds, repeated: !beat.release_others, ...this.#as(worker, options) };
     return this.call("POST", `/v1/workers/${part(worker)}/heartbeat`, call);
   }
 
   /** Reports what became of claims. The same again is accepted again, and changes nothing. */
   async finish(worker: string, outcomes: readonly Outcome[], options: WorkOptions = {}): Promise<ReportedOutcome[]> {
-    const call = { body: { outcomes }, repeated: true, ...options };
+    const call = { body: { outcomes }, repeated: true, ...this.#as(worker, options) };
     return (await this.call<ReportedOutcomes>("POST", `/v1/workers/${part(worker)}/finish`, call)).outcomes;
   }
 
   /** Tells how far attempts are. */
   async report(worker: string, reports: readonly Report[], options: WorkOptions = {}): Promise<ReportedOutcome[]> {
-    const call = { body: { reports }, repeated: true, ...options };
+    const call = { body: { reports }, repeated: true, ...this.#as(worker, options) };
     return (await this.call<ReportedOutcomes>("POST", `/v1/workers/${part(worker)}/report`, call)).outcomes;
   }
 
   /** Forgets a worker: what it still holds goes to others. */
-  deregister(worker: string): Promise<DeregisteredWorker> {
-    return this.call("DELETE", `/v1/workers/${part(worker)}`);
+  deregister(worker: string, options: WorkOptions = {}): Promise<DeregisteredWorker> {
+    return this.call("DELETE", `/v1/workers/${part(worker)}`, this.#as(worker, options));
   }
 }

@@ -6,6 +6,11 @@ export function taskId(now = Date.now()): string {
   return written(bytes(now));
 }
 
+/** A new secret for a worker: what proves to the server that a caller is that worker. */
+export function workerSecret(): string {
+  return `wlw_${randomBytes(32).toString("hex")}`;
+}
+
 /** A new id for a workflow. Its last 34 bits are 0: they number its tasks. */
 export function workflowId(now = Date.now()): string {
   const made = bytes(now);

@@ -424,7 +424,7 @@ export interface NewWorker {
   /** Whether steps that are workflows are started for it, which takes no handler; so it is unless said. */
   starts_workflows?: boolean | null | undefined;
   version?: string | null | undefined;
-  /** Its identity, if it was registered before and has been forgotten; made up unless said. */
+  /** Its identity, which must be fresh at every start. Default: made by the server. One that exists is replaced only with its secret. */
   worker_id?: string | null | undefined;
 }
 
@@ -577,6 +577,8 @@ export interface RegisteredWorker {
   /** How often it is to say that it lives. */
   heartbeat_seconds: Seconds;
   worker_id: string;
+  /** What proves that a caller is this worker: it goes with every later call, as the header `Windlass-Worker-Secret`. */
+  worker_secret: string;
 }
 
 /** A schedule that was removed. */

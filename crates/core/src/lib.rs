@@ -54,6 +54,7 @@ mod transition;
 #[doc(hidden)]
 pub mod wire;
 mod worker;
+mod worker_secret;
 mod workflow;
 
 pub use access::{AccessToken, AuditEntry, NewAuditEntry, QueuePattern};
@@ -80,4 +81,5 @@ pub use time::Timestamp;
 pub use trace::TraceParent;
 pub use transition::{Before, Changes, Ended, TaskChange, conclude, nest, transition};
 pub use worker::{DEAD_AFTER, Leadership, NewWorker, Worker, campaign, check_subscriptions, resign};
+pub use worker_secret::{SecretDigest, WorkerSecret};
 pub use workflow::*;

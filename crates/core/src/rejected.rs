@@ -114,6 +114,14 @@ pub enum Rejected {
         /// The worker that was named.
         worker: WorkerId,
     },
+    /// A worker of this id is registered, with another secret or without one.
+    #[error(
+        "the secret is not that of worker {worker}, which is registered already; send its own secret, or register with another id"
+    )]
+    WrongWorkerSecret {
+        /// The worker that was named.
+        worker: WorkerId,
+    },
     /// Another worker holds this very lease.
     #[error("task {task} is held by worker {holder}, not by {worker}; only its holder may do this")]
     WrongWorker {
@@ -400,6 +408,7 @@ impl Rejected {
             Self::Invalid(invalid) if invalid.is_too_large() => "too_large",
             Self::Invalid(_) => "invalid_task",
             Self::InvalidWorker { .. } => "invalid_worker",
+            Self::WrongWorkerSecret { .. } => "wrong_worker_secret",
             Self::WrongWorker { .. } => "wrong_worker",
             Self::LeaseLost { .. } => "lease_lost",
             Self::KeyConflict { .. } => "key_conflict",

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Term, WorkerId};
 use crate::limits;
 use crate::name::{Name, stored_text};
-use crate::rejected::Invalid;
+use crate::rejected::{Invalid, Rejected};
 use crate::time::{Timestamp, whole_micros};
+use crate::worker_secret::SecretDigest;
 
 /// How long a worker may be silent before its leases expire, unless it says otherwise.
 pub const DEAD_AFTER: Duration = Duration::from_secs(30);
@@ -32,6 +33,10 @@ pub struct NewWorker {
     pub kinds: Vec<Name>,
     /// How long it may be silent, to the microsecond.
     pub dead_after: Duration,
+    /// The digest of its secret, if it works over HTTP. A server sets it from what the caller sent. Default: none, for a worker that
+    /// opens the store directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<SecretDigest>,
 }
 
 impl NewWorker {
@@ -47,7 +52,17 @@ impl NewWorker {
             queues: vec![Name::default()],
             kinds: Vec::new(),
             dead_after: DEAD_AFTER,
+            secret: None,
         }
+    }
+
+    /// Whether it may replace `existing`, a worker of the same id. A worker with a secret may only if the secret is the same; so a
+    /// lost answer can be asked for again, and nobody else's worker can be taken over. One without a secret may: it has the store itself.
+    pub fn check_replaces(&self, existing: &Worker) -> Result<(), Rejected> {
+        if self.secret.is_none() || self.secret == existing.secret {
+            return Ok(());
+        }
+        Err(Rejected::WrongWorkerSecret { worker: self.id.clone() })
     }
 
     /// Whether the numbers are within bounds.
@@ -73,6 +88,7 @@ impl NewWorker {
             dead_after: whole_micros(self.dead_after),
             started_at: now,
             heartbeat_at: now,
+            secret: self.secret,
         }
     }
 }
@@ -110,6 +126,9 @@ pub struct Worker {
     pub started_at: Timestamp,
     /// When it was last heard of.
     pub heartbeat_at: Timestamp,
+    /// The digest of its secret, if it has one. It stays where the store is: it is in no answer of a server.
+    #[serde(skip)]
+    pub secret: Option<SecretDigest>,
 }
 
 impl Worker {

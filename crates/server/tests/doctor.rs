@@ -385,7 +385,7 @@ fn many_dead_workers_are_one_line() {
     let place = Place::new();
     place.submit(&["x", "--delay", "1d"]);
     let insert = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 926)
-        INSERT INTO workers SELECT 'w' || i, 'default', 'h', '', 1, '[]', '[]', 30000000, 1, 1 + i FROM n";
+        INSERT INTO workers SELECT 'w' || i, 'default', 'h', '', 1, '[]', '[]', 30000000, 1, 1 + i, NULL FROM n";
     database(&place).execute(insert, []).unwrap();
     let (_, _, findings) = look(&place, &[]);
     finds(

@@ -115,7 +115,7 @@ fn fill(connection: &Connection, count: i64) {
              INSERT INTO entities SELECT 'default', 'planner:' || seq FROM tasks WHERE seq % 2 = 0",
         )
         .unwrap();
-    let workers = "INSERT INTO workers SELECT 'w' || value, 'default', '', '', 1, '[]', '[]', 30, 0, 0
+    let workers = "INSERT INTO workers SELECT 'w' || value, 'default', '', '', 1, '[]', '[]', 30, 0, 0, NULL
         FROM (SELECT 1 AS value UNION ALL SELECT 2 UNION ALL SELECT 3)";
     connection.execute_batch(&format!("{workers}; COMMIT")).unwrap();
 }
@@ -335,7 +335,7 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
         let view =
             &first[first.find("CREATE VIEW task_rows").unwrap()..first.find("-- Apart from tasks").unwrap()];
         let older = format!(
-            "DROP INDEX tasks_due_to_claim; ALTER TABLE schedules DROP COLUMN left_out;
+            "DROP INDEX tasks_due_to_claim; ALTER TABLE workers DROP COLUMN secret; ALTER TABLE schedules DROP COLUMN left_out;
             DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version >= 7"
         );
         Connection::open(&path).unwrap().execute_batch(&older).unwrap();
@@ -427,6 +427,7 @@ fn the_other_tables_refuse_nonsense_too() {
         "INSERT INTO leader VALUES (2, 'w', 1, 0)",
         "INSERT INTO sequence VALUES (2, 0)",
         "INSERT INTO workers (id) VALUES ('w')",
+        "INSERT INTO workers VALUES ('w', 'n', 'h', '', 1, '[]', '[]', 30, 0, 0, x'00')",
         "INSERT INTO history VALUES (1, 1, 'pending', 'noon', 'submitted', NULL, NULL)",
     ] {
         assert!(connection.execute(sql, []).is_err(), "accepted: {sql}");

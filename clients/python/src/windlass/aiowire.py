@@ -36,7 +36,7 @@ class Connection:
         return not (self.reader.at_eof() or self.writer.is_closing())
 
     async def send(self, address: Address, call: Call[Any], more: Dict[str, str]) -> None:
-        headers = {"host": address.authority, **address.headers(), **more}
+        headers = {"host": address.authority, **address.headers(), **call.headers(), **more}
         if call.body is not None:
             headers.update({"content-type": call.content_type, "content-length": str(len(call.body))})
         elif call.method in ("POST", "PUT"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, AsyncGenerator, AsyncIterator, Callable, 
 from . import calls
 from .address import Address
 from .aiowire import AioWire
-from .call import Call
+from .call import Call, WorkerSecrets
 from .client import with_self
 from .errors import Conflict, Disconnected, NotFound, Unavailable, WindlassError
 from .patience import is_unknown, may_repeat, pause
@@ -56,6 +56,7 @@ class AsyncClient:
         self.address = Address.parse(url, token, ca_file)
         self._wire = AioWire(self.address, timeout)
         self._tries = tries
+        self._secrets = WorkerSecrets()
 
     def __repr__(self) -> str:
         return f"AsyncClient({str(self.address)!r})"
@@ -76,11 +77,14 @@ class AsyncClient:
 
     async def do(self, call: Call[T]) -> T:
         """Carries out a call, trying again as long as that is safe and there are tries left."""
+        call = self._secrets.signed(call)
         tried, unknown = 0, False
         while True:
             tried += 1
             try:
-                return call.outcome(await self._wire.ask(call))
+                outcome = call.outcome(await self._wire.ask(call))
+                self._secrets.keep(call)
+                return outcome
             except Conflict as conflict:
                 if not unknown or call.check is None:
                     raise

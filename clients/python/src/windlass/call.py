@@ -6,12 +6,13 @@ Nothing is sent here. Both clients carry out the same calls, so that they cannot
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, Generic, Mapping, Optional, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
 
 from .codec import decode, encode
 from .errors import refusal
+from .ids import worker_secret
 
 T = TypeVar("T")
 
@@ -48,6 +49,16 @@ class Call(Generic[T]):
     read: Callable[[Answer], T] = field(default=cast("Callable[[Answer], T]", _json), repr=False)
     #: What tells whether an earlier try was carried out, if a later one is refused as a conflict.
     check: Optional[Call[T]] = None
+    #: The worker that it is of, if it is of one.
+    worker: Optional[str] = None
+    #: That worker's secret; the client knows it if it is not given.
+    secret: Optional[str] = field(default=None, repr=False)
+    #: Whether it registers that worker.
+    registers: bool = False
+
+    def headers(self) -> Dict[str, str]:
+        """What goes with it beside what goes with every call."""
+        return {} if self.secret is None else {"windlass-worker-secret": self.secret}
 
     def outcome(self, answer: Answer) -> T:
         """What the answer says; a refusal is raised."""
@@ -58,6 +69,28 @@ class Call(Generic[T]):
                 detail = f"{self.method} {self.path} was answered with something unreadable: {error}"
                 raise refusal(502, {"code": "unexpected_answer", "detail": detail}) from None
         raise refusal(answer.status, _problem(answer), _retry_after(answer))
+
+
+class WorkerSecrets:
+    """The secrets of the workers that a client has registered."""
+
+    def __init__(self) -> None:
+        self._known: Dict[str, str] = {}
+
+    def signed(self, call: Call[T]) -> Call[T]:
+        """The call with its worker's secret. A worker that registers is given one here, so that it can register again if
+        the answer is lost.
+        """
+        if call.worker is None or call.secret is not None:
+            return call
+        if call.registers:
+            return replace(call, secret=self._known.setdefault(call.worker, worker_secret()))
+        return replace(call, secret=self._known.get(call.worker))
+
+    def keep(self, call: Call[Any]) -> None:
+        """Keeps the secret that a worker has registered with."""
+        if call.registers and call.worker is not None and call.secret is not None:
+            self._known[call.worker] = call.secret
 
 
 def _problem(answer: Answer) -> Dict[str, Any]:
@@ -102,9 +135,23 @@ def send(
     wait: float = 0.0,
     read: Optional[Callable[[Any], T]] = None,
     check: Optional[Call[T]] = None,
+    worker: Optional[str] = None,
+    secret: Optional[str] = None,
+    registers: bool = False,
 ) -> Call[T]:
     """Sends JSON."""
-    return Call(method, where, encode(body), repeatable=repeatable, wait=wait, read=_then(read), check=check)
+    return Call(
+        method,
+        where,
+        encode(body),
+        repeatable=repeatable,
+        wait=wait,
+        read=_then(read),
+        check=check,
+        worker=worker,
+        secret=secret,
+        registers=registers,
+    )
 
 
 class Default(enum.Enum):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, TypeVar
 
 from . import calls
 from .address import Address
-from .call import Call
+from .call import Call, WorkerSecrets
 from .errors import Conflict, NotFound, WindlassError
 from .patience import is_unknown, may_repeat, pause
 from .stream import EventStream
@@ -63,6 +63,7 @@ class Client:
         self.address = Address.parse(url, token, ca_file)
         self._wire = Wire(self.address, timeout)
         self._tries = tries
+        self._secrets = WorkerSecrets()
 
     def __repr__(self) -> str:
         return f"Client({str(self.address)!r})"
@@ -83,11 +84,14 @@ class Client:
 
     def do(self, call: Call[T], *, tries: Optional[int] = None, cut: Optional[Cut] = None) -> T:
         """Carries out a call, trying again as long as that is safe and there are tries left."""
+        call = self._secrets.signed(call)
         tried, unknown = 0, False
         while True:
             tried += 1
             try:
-                return call.outcome(self._wire.ask(call, cut))
+                outcome = call.outcome(self._wire.ask(call, cut))
+                self._secrets.keep(call)
+                return outcome
             except Conflict as conflict:
                 if not unknown or call.check is None:
                     raise

@@ -35,3 +35,8 @@ def worker_id() -> str:
     """A new id for a worker, `host-pid-random`: fresh at every start, and never mistaken for the one before it."""
     host = re.sub(r"[^A-Za-z0-9.-]", "", socket.gethostname())[:64] or "host"
     return f"{host}-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+def worker_secret() -> str:
+    """A new secret for a worker: what proves to the server that a caller is that worker."""
+    return f"wlw_{secrets.token_hex(32)}"

@@ -123,7 +123,7 @@ class Wire:
             connection.sock.settimeout(timeout)
             if cut is not None:
                 cut.hold(connection.sock)
-        headers = {**self.address.headers(), **more}
+        headers = {**self.address.headers(), **call.headers(), **more}
         if call.body is not None:
             headers["content-type"] = call.content_type
 

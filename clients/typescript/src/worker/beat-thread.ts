@@ -4,8 +4,8 @@ import { Beat } from "./beat.js";
 import { Link } from "./link.js";
 import type { Order, Setting } from "./pulse.js";
 
-const { address, worker, seconds } = workerData as Setting;
-const link = new Link(address);
+const { address, worker, secret, seconds } = workerData as Setting;
+const link = new Link(address, secret);
 const beat = new Beat(link, worker, seconds, (news) => parentPort?.postMessage(news));
 parentPort?.on("message", (order: Order) => {
   switch (order.do) {

@@ -2,7 +2,7 @@
  * What a worker says to the server, each thing once. Who says it decides what to do when it was not heard: a worker goes on for ever, and what may be said
  * again differs from thing to thing.
  */
-import { part } from "../calls.js";
+import { part, secretHeader } from "../calls.js";
 import { Connection, type Address } from "../connection.js";
 import type {
   ClaimResponse, Heartbeat, Lease, NewWorker, Pulse, RegisteredWorker, ReportedOutcome, ReportedOutcomes,
@@ -13,9 +13,12 @@ export type Written = string;
 
 export class Link {
   readonly #connection: Connection;
+  readonly #headers: Record<string, string> | undefined;
 
-  constructor(address: Address) {
+  /** For the worker that has this secret. */
+  constructor(address: Address, secret: string) {
     this.#connection = new Connection(address);
+    this.#headers = secretHeader(secret);
   }
 
   register(worker: NewWorker, signal: AbortSignal): Promise<RegisteredWorker> {
@@ -43,7 +46,7 @@ export class Link {
   }
 
   async deregister(worker: string, signal: AbortSignal): Promise<void> {
-    await this.#connection.ask({ method: "DELETE", path: `/v1/workers/${part(worker)}`, signal });
+    await this.#connection.ask({ method: "DELETE", path: `/v1/workers/${part(worker)}`, headers: this.#headers, signal });
   }
 
   close(): void {
@@ -51,7 +54,7 @@ export class Link {
   }
 
   async #post<T>(path: string, body: Written, waitSeconds: number, signal?: AbortSignal): Promise<T> {
-    return JSON.parse(await this.#connection.ask({ method: "POST", path, body, waitSeconds, signal })) as T;
+    return JSON.parse(await this.#connection.ask({ method: "POST", path, body, waitSeconds, headers: this.#headers, signal })) as T;
   }
 }
 

@@ -9,6 +9,7 @@ import { keyOf, Link } from "./link.js";
 export interface Setting {
   address: Address;
   worker: string;
+  secret: string;
   seconds: number;
 }
 
@@ -29,8 +30,8 @@ export interface Pulse {
 }
 
 /** A heartbeat in the worker's own loop. A handler that does not yield stops it. */
-export function beatHere({ address, worker, seconds }: Setting, tell: (news: News) => void): Pulse {
-  const link = new Link(address);
+export function beatHere({ address, worker, secret, seconds }: Setting, tell: (news: News) => void): Pulse {
+  const link = new Link(address, secret);
   const beat = new Beat(link, worker, seconds, tell);
   const done = beat.run();
   return {

@@ -1,6 +1,7 @@
 /** The worker: handlers by kind, a pool, and how it starts and stops. The loop itself is in `driver.ts`. */
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
+import { workerSecret } from "../uuid.js";
 import type { Client } from "../client.js";
 import { VERSION } from "../version.js";
 import type { RegisteredWorker } from "../wire.js";
@@ -38,6 +39,8 @@ export class Worker {
   /** Its identity: fresh for every worker, never a mere name. */
   readonly id = `${hostname()}-${process.pid}-${randomBytes(6).toString("hex")}`;
   readonly #client: Client;
+  /** What proves to the server that it is this worker. */
+  readonly #secret = workerSecret();
   readonly #options: WorkerOptions;
   readonly #handlers = new Map<string, Handler>();
   #driver: Driver | undefined;
@@ -66,7 +69,7 @@ export class Worker {
   async start(): Promise<void> {
     if (this.#driver) throw new Error("a worker starts once; make another");
     if (this.#handlers.size === 0) throw new Error("the worker has no handlers; give it some with `handle`");
-    const link = new Link(this.#client.address);
+    const link = new Link(this.#client.address, this.#secret);
     const driver = new Driver(link, this.#crew(link));
     this.#driver = driver;
     try {
@@ -137,7 +140,7 @@ export class Worker {
 
   #begin(registered: RegisteredWorker, warn: (message: string) => void) {
     const { worker_id: worker, heartbeat_seconds: seconds } = registered;
-    const setting = { address: this.#client.address, worker, seconds };
+    const setting = { address: this.#client.address, worker, secret: this.#secret, seconds };
     const hear: Parameters<typeof beatHere>[1] = (news) => this.#driver?.hear(news);
     return this.#options.heartbeat === "loop" ? beatHere(setting, hear) : beatApart(setting, hear, warn);
   }

@@ -38,11 +38,13 @@ const OPERATIONS: Record<string, (client: Client, given: Given) => Promise<unkno
   start: (client, given) => client.start(given),
   workflow: (client, { id }) => client.workflow(id),
   wait_for_workflow: (client, { id, timeout }) => client.waitForWorkflow(id, { timeoutSeconds: timeout }),
-  register: (client, given) => client.register(given as NewWorker),
-  claim: (client, { worker, ...request }) => client.claim(worker, request as ClaimRequest),
-  finish: async (client, { worker, outcomes }) => ({ outcomes: await client.finish(worker, outcomes as Outcome[]) }),
-  heartbeat: (client, { worker, ...beat }) => client.heartbeat(worker, beat as Heartbeat),
-  deregister: (client, { worker }) => client.deregister(worker),
+  register: (client, { worker_secret: secret, ...given }) => client.register(given as NewWorker, { secret }),
+  claim: (client, { worker, worker_secret: secret, ...request }) => client.claim(worker, request as ClaimRequest, { secret }),
+  finish: async (client, { worker, worker_secret: secret, outcomes }) => ({
+    outcomes: await client.finish(worker, outcomes as Outcome[], { secret }),
+  }),
+  heartbeat: (client, { worker, worker_secret: secret, ...beat }) => client.heartbeat(worker, beat as Heartbeat, { secret }),
+  deregister: (client, { worker, worker_secret: secret }) => client.deregister(worker, { secret }),
 };
 
 /** Runs a case; an error says which step was not as it should be. */

@@ -391,6 +391,13 @@ impl Driver {
                 }
                 Ok(())
             }
+            // A server does not let a worker in that the store has forgotten. The heartbeat registers it again; then it says all of it.
+            Error::Rejected(rejected @ Rejected::InvalidWorker { .. }) => {
+                warn!(%rejected, "the worker was forgotten");
+                self.backoff.failed();
+                self.shared.pulse_wanted.notify_one();
+                Ok(())
+            }
             error => Err(error),
         }
     }

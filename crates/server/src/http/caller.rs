@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use windlass::access::Scope;
-use windlass::{AccessToken, By, Name};
+use windlass::{AccessToken, By, Name, WorkerSecret};
 
 use super::{Answered, App, Problem};
 
@@ -20,6 +20,8 @@ pub(crate) struct Caller {
     token: Option<Arc<AccessToken>>,
     /// On whose behalf it says that it acts, and why.
     by: By,
+    /// What it sent as the secret of the worker that it is.
+    worker_secret: Option<WorkerSecret>,
 }
 
 impl FromRequestParts<App> for Caller {
@@ -46,12 +48,22 @@ pub(super) async fn require(scopes: &[Scope], request: Request, next: Next) -> R
 impl Caller {
     /// One who needs no token.
     pub(super) fn anybody() -> Self {
-        Self { token: None, by: By::default() }
+        Self { token: None, by: By::default(), worker_secret: None }
     }
 
     /// One whose token was recognised.
     pub(super) fn with(token: Arc<AccessToken>) -> Self {
-        Self { token: Some(token), by: By::default() }
+        Self { token: Some(token), by: By::default(), worker_secret: None }
+    }
+
+    /// The same, with the secret of a worker.
+    pub(crate) fn with_worker_secret(self, secret: Option<WorkerSecret>) -> Self {
+        Self { worker_secret: secret, ..self }
+    }
+
+    /// The secret of a worker that it sent.
+    pub(crate) fn worker_secret(&self) -> Option<&WorkerSecret> {
+        self.worker_secret.as_ref()
     }
 
     pub(super) fn is_anybody(&self) -> bool {

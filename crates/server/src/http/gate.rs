@@ -12,10 +12,11 @@ use std::slice::from_ref;
 
 use axum::http::StatusCode;
 use windlass::access::Scope;
-use windlass::remote::Gatekeeper;
-use windlass::verbs::{Access, AuditNote, AuditSubject, Scopes, Subject, Verb};
+use windlass::remote::{Gatekeeper, WORKER_SECRET_HEADER};
+use windlass::verbs::{Access, AuditNote, AuditSubject, Scopes, Subject, Verb, WorkerProof};
 use windlass::{
-    By, Child, Definition, Error, Name, NewAuditEntry, NewWorkflow, Place, Source, TaskId, Token, WorkflowId,
+    By, Child, Definition, Error, Name, NewAuditEntry, NewWorkflow, Place, Rejected, Source, TaskId, Token,
+    WorkerId, WorkerSecret, WorkflowId,
 };
 
 use super::{Answered, App, Caller, Problem};
@@ -40,7 +41,11 @@ impl Gatekeeper for Gate<'_> {
     type Refusal = Problem;
 
     async fn run<V: Verb>(&self, verb: V) -> Answered<Result<V::Answer, Error>> {
-        let mut answer = self.admit(verb).await?.run(&**self.app.windlass.store()).await;
+        let verb = match self.check_all(verb).await? {
+            Ok(verb) => verb,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut answer = verb.run(&**self.app.windlass.store()).await;
         if let (Ok(answer), true) = (&mut answer, self.caller.is_limited()) {
             V::filter(answer, &|_, queues| self.caller.check_queues(queues).is_ok());
         }
@@ -60,17 +65,61 @@ impl Gate<'_> {
     }
 
     /// Checks that the caller may run a verb, puts its name to it, and writes the audit entry: what cannot be written down is not done.
-    pub(crate) async fn admit<V: Verb>(&self, mut verb: V) -> Answered<V> {
+    pub(crate) async fn admit<V: Verb>(&self, verb: V) -> Answered<V> {
+        Ok(self.check_all(verb).await??)
+    }
+
+    /// As [`Gate::admit`]. The inner error is one that the store itself would answer.
+    async fn check_all<V: Verb>(&self, mut verb: V) -> Answered<Result<V, Error>> {
         verb.rename_actors(&|behalf| self.caller.actor(behalf));
-        let Access { scopes, subjects, audit } = verb.access();
+        verb.set_worker_secret(self.caller.worker_secret().map(WorkerSecret::digest));
+        let Access { scopes, subjects, proofs, mut audit } = verb.access();
         self.caller.check_scopes(&scopes)?;
+        for proof in &proofs {
+            match self.prove(proof).await? {
+                Ok(note) => audit.extend(note),
+                Err(unknown) => return Ok(Err(unknown.into())),
+            }
+        }
         for subject in &subjects {
             self.check(subject).await?;
         }
         for note in audit {
             self.audit(note).await?;
         }
-        Ok(verb)
+        Ok(Ok(verb))
+    }
+
+    /// Whether the caller may act for a worker, and the audit entry if it is an operator that does. The inner error says that the
+    /// store does not know the worker.
+    async fn prove(&self, proof: &WorkerProof<'_>) -> Answered<Result<Option<AuditNote>, Rejected>> {
+        let Self { app, caller, .. } = *self;
+        let (worker, secret) = (proof.worker(), caller.worker_secret());
+        let is_operator = match proof {
+            WorkerProof::Registers(_) => return check_new_secret(worker, secret).map(|()| Ok(None)),
+            WorkerProof::Acts(_) => false,
+            // Without tokens everybody would be one.
+            WorkerProof::Leaves(_) => !caller.is_anybody() && caller.check(Scope::Admin).is_ok(),
+            WorkerProof::IsRead(_) if caller.check(Scope::Read).is_ok() => return Ok(Ok(None)),
+            WorkerProof::IsRead(_) => false,
+        };
+        let is_proven = match secret {
+            Some(secret) => app.fleet.has_secret(app, worker, &secret.digest()).await?,
+            None if is_operator => Some(false),
+            None => return Err(secret_required(worker)),
+        };
+        match (is_proven, proof) {
+            (Some(true), _) => Ok(Ok(None)),
+            // One that has left may leave again.
+            (None, WorkerProof::Leaves(_)) => Ok(Ok(None)),
+            (None, _) => Ok(Err(Rejected::InvalidWorker { worker: worker.clone() })),
+            (Some(false), _) if is_operator => Ok(Ok(Some(AuditNote {
+                action: "worker.deregister",
+                subject: AuditSubject::Named(worker.to_string()),
+                by: By::default(),
+            }))),
+            (Some(false), _) => Err(Rejected::WrongWorkerSecret { worker: worker.clone() }.into()),
+        }
     }
 
     /// Whether what a verb concerns is open to the caller.
@@ -275,6 +324,26 @@ impl Gate<'_> {
             None => (action.into(), id.to_string()),
         })
     }
+}
+
+/// Whether a worker brings a secret when it registers. Whether it is the one of the worker of that id, if there is one, is for the
+/// store to say: two may register at once.
+fn check_new_secret(worker: &WorkerId, secret: Option<&WorkerSecret>) -> Answered<()> {
+    match secret {
+        Some(secret) if secret.is_well_formed() => Ok(()),
+        Some(_) => Err(Problem::bad_request(format!(
+            "the header {WORKER_SECRET_HEADER} is not a secret of a worker; send `wlw_` and 64 hexadecimal digits, or leave it out and be given one"
+        ))),
+        None => Err(secret_required(worker)),
+    }
+}
+
+/// The refusal of a caller that names a worker and does not prove to be it.
+pub(crate) fn secret_required(worker: &WorkerId) -> Problem {
+    let detail = format!(
+        "this is for the worker {worker} itself; send the secret that it was given when it registered, as the header {WORKER_SECRET_HEADER}"
+    );
+    Problem::new(StatusCode::FORBIDDEN, "worker_secret_required", detail)
 }
 
 impl Caller {

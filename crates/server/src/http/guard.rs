@@ -10,13 +10,13 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State as Shared};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tracing::{Instrument, error};
-use windlass::Store;
-use windlass::remote::{STORE_PATH, WATCH_PATH};
+use windlass::remote::{STORE_PATH, WATCH_PATH, WORKER_SECRET_HEADER};
+use windlass::{Store, WorkerSecret};
 
 use super::bodies::{self, Bodies, Share};
 use super::tokens::Tokens;
@@ -90,12 +90,15 @@ fn route(request: &Request) -> String {
     request.extensions().get::<MatchedPath>().map_or_else(|| UNKNOWN.into(), |path| path.as_str().to_owned())
 }
 
-/// Counts requests, times them, and makes each a span.
+/// Counts requests, times them, makes each a span, and tells browsers how to treat the answer.
 async fn observe(Shared(_): Shared<App>, request: Request, next: Next) -> Response {
     let (route, method, begun) = (route(&request), request.method().clone(), Instant::now());
     let span = trace::span(&request, &route);
-    let response = next.run(request).instrument(span.clone()).await;
+    let mut response = next.run(request).instrument(span.clone()).await;
     trace::answered(&span, response.status());
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     let method = match method {
         Method::GET => "GET",
         Method::POST => "POST",
@@ -113,7 +116,7 @@ async fn observe(Shared(_): Shared<App>, request: Request, next: Next) -> Respon
 
 /// Lets a request in, or says why not; a page that may ask is told either.
 async fn admit(Shared(app): Shared<App>, request: Request, next: Next) -> Response {
-    let origin = match check_origin(&app, &request) {
+    let origin = match check_host(&request).and_then(|()| check_origin(&app, &request)) {
         Ok(origin) => origin,
         Err(problem) => {
             let (head, body) = request.into_parts();
@@ -145,6 +148,7 @@ async fn let_in(app: &App, request: Request, next: Next) -> Result<Response, Pro
             return Ok((Caller::anybody(), Bytes::new(), Share::default()));
         }
         let caller = who(app, &route, &head.headers).await?;
+        let caller = caller.with_worker_secret(worker_secret(&head.headers)?);
         let (bytes, share) = app.guard.bodies.read(&mut body, &app.limits).await?;
         Ok((caller, bytes, share))
     };
@@ -181,13 +185,25 @@ async fn who(app: &App, route: &str, headers: &HeaderMap) -> Result<Caller, Prob
     Ok(caller)
 }
 
+/// The secret of the worker that calls, if it sent one.
+fn worker_secret(headers: &HeaderMap) -> Result<Option<WorkerSecret>, Problem> {
+    let mut sent = headers.get_all(WORKER_SECRET_HEADER).iter();
+    let Some(secret) = sent.next() else { return Ok(None) };
+    match (secret.to_str(), sent.next()) {
+        (Ok(secret), None) => Ok(Some(WorkerSecret::sent(secret))),
+        _ => Err(Problem::bad_request(format!(
+            "send one header {WORKER_SECRET_HEADER}, of visible characters"
+        ))),
+    }
+}
+
 /// Whether a host is this machine, or an address.
 fn is_here(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
         None => host.split(':').next().unwrap_or_default(),
     };
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
+    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// What a page from an origin that is allowed may do.
@@ -197,12 +213,28 @@ fn preflight(origin: &HeaderValue) -> Response {
         (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE")),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type, last-event-id, traceparent"),
+            HeaderValue::from_static(
+                "authorization, content-type, last-event-id, traceparent, windlass-worker-secret",
+            ),
         ),
         (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
         (header::VARY, HeaderValue::from_static("origin")),
     ];
     (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+/// Every request names one host, so that no proxy before this server takes it for another's. Probes that speak HTTP/1.0 need not.
+fn check_host(request: &Request) -> Result<(), Problem> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let is_probe = request.version() == Version::HTTP_10 && OPEN.contains(&&*route(request));
+    match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
+        (Some(Ok(_)), None) => Ok(()),
+        (None, None) if is_probe => Ok(()),
+        (None, None) => Err(Problem::bad_request("the request has no header Host; send one")),
+        _ => Err(Problem::bad_request(
+            "the request has more than one header Host, or one that is no text; send one",
+        )),
+    }
 }
 
 /// A browser says which page a request comes from. One from elsewhere is let in only if its origin is allowed, and then told so.
@@ -224,7 +256,7 @@ fn check_origin(app: &App, request: &Request) -> Result<Option<HeaderValue>, Pro
         return Ok(Some(origin.clone()));
     }
     let its_host = given.split_once("://").map(|(_, host)| host);
-    if its_host.is_some() && its_host == host {
+    if its_host.zip(host).is_some_and(|(its_host, host)| its_host.eq_ignore_ascii_case(host)) {
         return Ok(None);
     }
     let detail = format!("pages from {given:?} may not use this server; --allow-origin lets them");
@@ -315,7 +347,16 @@ mod tests {
 
     #[test]
     fn names_that_may_be_made_to_point_here_are_told_apart() {
-        for here in ["localhost", "localhost:7070", "127.0.0.1:1", "10.0.0.1", "[::1]:7070", "[::1]"] {
+        for here in [
+            "localhost",
+            "LOCALHOST",
+            "LocalHost:1",
+            "localhost:7070",
+            "127.0.0.1:1",
+            "10.0.0.1",
+            "[::1]:7070",
+            "[::1]",
+        ] {
             assert!(is_here(here), "{here}");
         }
         for elsewhere in ["", "evil.example", "localhost.evil.example:7070", "127.0.0.1.nip.example", "[x]"] {

@@ -15,11 +15,12 @@ use super::problem::{Mistake, Problem};
 use super::routes::events;
 
 /// What any route may answer, beside its own answers.
-const REFUSALS: [(&str, &str); 12] = [
+const REFUSALS: [(&str, &str); 13] = [
     ("400", "The path or the query cannot be meant"),
     ("401", "No token, or not one that is known"),
     ("403", "The token does not allow this"),
     ("404", "There is no such thing"),
+    ("405", "The route is asked with another method; the header `Allow` names those that it has"),
     ("408", "The body did not arrive in time"),
     ("409", "It is in a state that does not allow this"),
     ("413", "The body is too large"),

@@ -15,6 +15,8 @@ const CODES: [(&str, StatusCode); 63] = [
     ("bad_request", StatusCode::BAD_REQUEST),
     ("unauthenticated", StatusCode::UNAUTHORIZED),
     ("forbidden", StatusCode::FORBIDDEN),
+    ("worker_secret_required", StatusCode::FORBIDDEN),
+    ("wrong_worker_secret", StatusCode::FORBIDDEN),
     ("route_not_found", StatusCode::NOT_FOUND),
     ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
     ("timeout", StatusCode::REQUEST_TIMEOUT),

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,20 +18,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::config::Config;
+use super::tls::Tls;
 
 /// Bytes of the head of a request.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// What is said to one connection too many.
 const FULL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\
+      x-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n\r\n";
 
 /// How long to rest when no connection can be accepted, such as when the process has no file left for it.
 const REST: Duration = Duration::from_millis(50);
@@ -44,15 +42,6 @@ pub(super) struct Listener {
     tls: Option<Tls>,
     places: Arc<Semaphore>,
     times: Times,
-}
-
-#[derive(Clone)]
-struct Tls(TlsAcceptor);
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tls")
-    }
 }
 
 /// How long a peer may take.
@@ -88,6 +77,9 @@ impl Listener {
     /// Serves until `stop`, then lets what is in progress finish.
     pub(super) async fn serve(self, routes: Router, stop: CancellationToken) {
         let graceful = GracefulShutdown::new();
+        if let Some(tls) = &self.tls {
+            tokio::spawn(tls.clone().follow(stop.clone()));
+        }
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -113,7 +105,7 @@ impl Listener {
             tokio::spawn(async move {
                 match tls {
                     None => connection.http1(stream).await,
-                    Some(Tls(acceptor)) => connection.secured(&acceptor, stream).await,
+                    Some(Tls { acceptor, .. }) => connection.secured(&acceptor, stream).await,
                 }
             });
         }
@@ -155,26 +147,6 @@ impl Connection {
         if let Err(error) = ended {
             debug!(%error, "a connection ended early");
         }
-    }
-}
-
-impl Tls {
-    fn read(cert: &Path, key: &Path) -> Result<Self> {
-        let named = |path: &Path| format!("TLS: {}", path.display());
-        let certs = CertificateDer::pem_file_iter(cert)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .with_context(|| named(cert))?;
-        let key = PrivateKeyDer::from_pem_file(key).with_context(|| named(key))?;
-        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(certs, key)
-            .with_context(|| named(cert))?;
-        // One request at a time, so that one who dawdles can be told from one who is busy: in HTTP/2 a peer that answers pings may leave its requests,
-        // and the answers to them, unfinished for ever.
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 }
 

@@ -3,6 +3,7 @@
 mod config;
 mod listen;
 mod predecessor;
+mod tls;
 
 use std::path::PathBuf;
 use std::sync::Arc;

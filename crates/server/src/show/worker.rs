@@ -41,6 +41,7 @@ impl<'a> WorkerJson<'a> {
             dead_after,
             started_at,
             heartbeat_at,
+            secret: _,
         } = worker;
         Self {
             worker_id: id.as_str(),

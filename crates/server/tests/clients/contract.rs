@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::kit::{Server, text};
+use crate::kit::{SECRET, Server, text};
 use crate::tools::{python, run};
 
 /// Requests that are made at the least.
@@ -42,6 +42,7 @@ fn names(server: &Server) -> String {
         ("/v1/workflows/", "id", workflow),
         ("/v1/workflows/[^/]+/steps", "step", "a".into()),
         ("/v1/workers/", "id", worker),
+        ("/v1/workers/", "Windlass-Worker-Secret", SECRET.into()),
         ("/v1/definitions/", "name", "made".into()),
         ("/v1/schedules/", "name", "made".into()),
         ("/v1/entities/", "entity", "made:1".into()),

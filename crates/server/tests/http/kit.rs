@@ -184,10 +184,20 @@ pub(crate) fn outcome(task: &Value, word: &str, more: &Value) -> Value {
     outcome
 }
 
+/// The secret of all workers that are registered by these tests, unless they send another.
+pub(crate) const SECRET: &str = "wlw_0000000000000000000000000000000000000000000000000000000000000000";
+
+/// The header of a worker's secret. One that is empty is not sent.
+pub(crate) const SECRET_HEADER: &str = "windlass-worker-secret";
+
 /// The bytes of a request.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
-    for (name, value) in headers {
+    let is_of_workers = path.starts_with("/v1/workers") || path.starts_with("/v1/store");
+    if is_of_workers && !headers.iter().any(|(name, _)| *name == SECRET_HEADER) {
+        head += &format!("{SECRET_HEADER}: {SECRET}\r\n");
+    }
+    for (name, value) in headers.iter().filter(|(name, value)| *name != SECRET_HEADER || !value.is_empty()) {
         head += &format!("{name}: {value}\r\n");
     }
     if let Some(body) = body {

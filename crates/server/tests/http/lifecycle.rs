@@ -248,7 +248,7 @@ fn settings_are_shown_with_where_they_come_from() {
 }
 
 #[test]
-fn two_servers_on_one_database_are_equal() {
+pub(super) fn two_servers_on_one_database_are_equal() {
     let [one, other] = two_servers();
     let id = one.submit(&json!({ "kind": "x" }));
     let me = other.register(&json!({ "kinds": ["x"] }));
@@ -316,7 +316,7 @@ fn another_server_leads_when_the_leader_was_killed() {
 }
 
 /// Two servers on one database.
-fn two_servers() -> [Server; 2] {
+pub(super) fn two_servers() -> [Server; 2] {
     let [_, one] = Server::each();
     let url = one.place.store_address();
     let other = Server::in_place(Place::with_store(url), &[]);

@@ -237,8 +237,8 @@ fn a_worker_of_others_and_the_server_itself_are_left_alone() {
     let (admin, mail) = (Holder(&server, all), Holder(&server, mail));
     let workers = list(&admin.ask("GET", "/v1/workers", None).told(200)["workers"]);
     let itself = text(&workers[0]["worker_id"]);
-    mail.ask("DELETE", &format!("/v1/workers/{itself}"), None).refused(403, "forbidden");
-    mail.ask("POST", &format!("/v1/workers/{itself}/heartbeat"), None).refused(403, "forbidden");
+    mail.ask("DELETE", &format!("/v1/workers/{itself}"), None).refused(403, "wrong_worker_secret");
+    mail.ask("POST", &format!("/v1/workers/{itself}/heartbeat"), None).refused(403, "wrong_worker_secret");
     let over = json!({ "kinds": ["x"], "queues": ["mail-in"], "worker_id": itself });
     mail.ask("POST", "/v1/workers", Some(&over)).refused(403, "forbidden");
     // Its own it may register again, and whoever is not known is not known.

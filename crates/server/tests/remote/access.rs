@@ -8,7 +8,7 @@ use windlass::{
     WorkflowId,
 };
 
-use super::kit::{Answer, Server, list, text};
+use super::kit::{Answer, SECRET, SECRET_HEADER, Server, list, text};
 use super::support::Place;
 use super::url;
 
@@ -141,9 +141,18 @@ fn programs_are_defined_by_operators_only() {
 
 /// A call of `/v1/store`, made with a token.
 pub(super) fn call(server: &Server, token: &str, call: impl Into<Call>) -> Answer {
+    call_as(server, token, SECRET, call)
+}
+
+/// With the secret of a worker, or without one if it is empty.
+pub(super) fn call_as(server: &Server, token: &str, secret: &str, call: impl Into<Call>) -> Answer {
     let (bearer, protocol) = (format!("Bearer {token}"), PROTOCOL.to_string());
-    let headers =
-        [("content-type", "application/json"), ("authorization", &*bearer), (PROTOCOL_HEADER, &*protocol)];
+    let headers = [
+        ("content-type", "application/json"),
+        ("authorization", &*bearer),
+        (PROTOCOL_HEADER, &*protocol),
+        (SECRET_HEADER, secret),
+    ];
     server.ask_with("POST", STORE_PATH, &headers, Some(&serde_json::to_vec(&call.into()).unwrap()))
 }
 

@@ -15,6 +15,7 @@ mod policy;
 mod secure;
 mod usage;
 mod waiting;
+mod worker_secrets;
 
 use kit::Server;
 use support::Place;

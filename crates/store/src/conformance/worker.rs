@@ -1,17 +1,21 @@
 //! Workers: registering, heartbeats, leaving.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::{
-    By, Command, DEAD_AFTER, Name, NewWorker, Retention, State, Timestamp, Worker, WorkerId, limits,
+    By, Command, DEAD_AFTER, Name, NewWorker, Rejected, Retention, State, Timestamp, Worker, WorkerId,
+    WorkerSecret, limits,
 };
 
 use super::{Case, KIND, id, scenarios};
-use crate::{Error, Pulse};
+use crate::{Error, Pulse, Store};
 
 scenarios![
     a_worker_is_known_as_it_registered,
     registering_again_replaces,
+    a_worker_with_a_secret_is_replaced_with_that_secret_only,
+    of_two_secrets_at_once_one_is_registered,
     workers_are_listed_by_id,
     a_heartbeat_is_recorded,
     a_heartbeat_never_goes_back,
@@ -35,6 +39,7 @@ async fn a_worker_is_known_as_it_registered(case: &Case) {
         queues: vec![Name::queue("b").unwrap(), Name::queue("a").unwrap()],
         kinds: vec![Name::kind("z").unwrap(), Name::kind(KIND).unwrap()],
         dead_after: Duration::from_nanos(1_500_000_001),
+        secret: None,
     };
     let worker = case.store().register(new.clone()).await.unwrap();
     assert_eq!(worker, new.admit(case.now()));
@@ -49,6 +54,64 @@ async fn registering_again_replaces(case: &Case) {
     let new = NewWorker { pool_size: 7, version: "2".into(), ..NewWorker::new(id) };
     case.store().register(new.clone()).await.unwrap();
     assert_eq!(case.store().workers().await.unwrap(), [new.admit(case.now())]);
+}
+
+/// A worker of this name, with a secret made of that number.
+fn with_secret(name: &str, secret: Option<u8>) -> NewWorker {
+    let secret = secret.map(|number| WorkerSecret::new([number; 32]).digest());
+    NewWorker { secret, ..NewWorker::new(WorkerId::new(name).unwrap()) }
+}
+
+/// A worker is its id and its secret: whoever knows only the id cannot replace it, alive or dead.
+async fn a_worker_with_a_secret_is_replaced_with_that_secret_only(case: &Case) {
+    let register = async |secret: Option<u8>, pool_size: u32| {
+        let new = NewWorker { pool_size, ..with_secret("w", secret) };
+        case.store().register(new).await
+    };
+    let is_refused = |answer: Result<Worker, Error>| {
+        let error = answer.unwrap_err();
+        let worker = WorkerId::new("w").unwrap();
+        assert_eq!(error.rejected(), Some(&Rejected::WrongWorkerSecret { worker }), "{error}");
+    };
+    register(Some(1), 1).await.unwrap();
+    let registered_at = case.now();
+    case.pass(5);
+    is_refused(register(Some(2), 2).await);
+    let row = only(case).await;
+    assert_eq!((row.pool_size, row.heartbeat_at), (1, registered_at), "nothing has changed");
+    // The answer was lost, or it was started again.
+    register(Some(1), 3).await.unwrap();
+    assert_eq!(only(case).await.pool_size, 3);
+    case.pass(DEAD_AFTER.as_secs() + 1);
+    is_refused(register(Some(2), 4).await);
+    // Whoever has the store may do everything; then the worker has no secret, and nobody can have it.
+    register(None, 5).await.unwrap();
+    is_refused(register(Some(1), 6).await);
+    register(None, 7).await.unwrap();
+    // One that has left is forgotten with its secret.
+    case.store().deregister(WorkerId::new("w").unwrap()).await.unwrap();
+    register(Some(2), 8).await.unwrap();
+    assert_eq!(only(case).await.pool_size, 8);
+}
+
+/// Two that choose the same id do not share it.
+async fn of_two_secrets_at_once_one_is_registered(case: &Case) {
+    for round in 0..20 {
+        let name = format!("w{round}");
+        let stores = [case.store(), case.second().await];
+        let register = |store: &Arc<dyn Store>, secret| {
+            let (store, new) = (store.clone(), with_secret(&name, Some(secret)));
+            tokio::spawn(async move { store.register(new).await })
+        };
+        let racing = [register(&stores[0], 1), register(&stores[1], 2)];
+        let mut winners = Vec::new();
+        for (secret, racer) in (1..).zip(racing) {
+            winners.extend(racer.await.unwrap().is_ok().then_some(secret));
+        }
+        let [winner] = winners[..] else { panic!("round {round}: {winners:?} are registered") };
+        register(&stores[1], winner).await.unwrap().unwrap();
+        register(&stores[0], 3 - winner).await.unwrap().unwrap_err();
+    }
 }
 
 /// In the order of their bytes.

@@ -118,6 +118,7 @@ impl Writes for MemoryStore {
     async fn register(&self, worker: NewWorker) -> Result<Worker> {
         let mut rows = self.open()?;
         worker.check()?;
+        rows.workers.get(&worker.id).map_or(Ok(()), |existing| worker.check_replaces(existing))?;
         let worker = worker.admit(self.clock.now());
         rows.workers.insert(worker.id.clone(), worker.clone());
         rows.rings.timed += 1;

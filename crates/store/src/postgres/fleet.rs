@@ -24,10 +24,14 @@ impl Inner {
                 let answer = tx.ask(|sql| &sql.now, args![tx.inner.clock.given() => TIMESTAMPTZ]).await?;
                 let worker = new.clone().admit(row::time(&answer.rows[0], 0)?);
                 tx.send(|sql| &sql.put_worker, worker_args(&worker)).await;
-                tx.commit().await?;
-                Ok(worker)
+                // The statement compares the secrets itself, so that of two that register at once only one does.
+                let is_put = tx.commit().await?[0].affected > 0;
+                Ok(is_put.then_some(worker))
             })
             .await?;
+        let Some(worker) = worker else {
+            return Err(Rejected::WrongWorkerSecret { worker: new.id.clone() }.into());
+        };
         self.ring(Rings { timed: 1, ..Rings::default() });
         Ok(worker)
     }
@@ -193,5 +197,6 @@ fn worker_args(worker: &Worker) -> Args {
         names_to_json(&worker.kinds) => TEXT,
         signed(worker.dead_after.as_micros()) => INT8,
         moment(worker.heartbeat_at) => TIMESTAMPTZ,
+        worker.secret.map(|digest| digest.bytes().to_vec()) => BYTEA,
     ]
 }

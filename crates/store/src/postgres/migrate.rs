@@ -23,6 +23,7 @@ const MIGRATIONS: &Known = &[
     ("submit_cost", include_str!("migrations/011_submit_cost.sql")),
     ("left_out", include_str!("migrations/012_left_out.sql")),
     ("due_to_claim", include_str!("migrations/013_due_to_claim.sql")),
+    ("worker_secret", include_str!("migrations/014_worker_secret.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

@@ -9,8 +9,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 use windlass_core::{
-    Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, Spec, State, Status, Task,
-    TaskId, Template, Timestamp, TraceParent, Waits, Worker, WorkerId, WorkflowId,
+    Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, SecretDigest, Spec, State,
+    Status, Task, TaskId, Template, Timestamp, TraceParent, Waits, Worker, WorkerId, WorkflowId,
 };
 
 use crate::text::{from_json, lines_from_json, names_from_json, progress_from_json};
@@ -186,6 +186,7 @@ pub(super) fn worker(row: &Row) -> Read<Worker> {
         dead_after: duration(get(row, 7)?),
         started_at: time(row, 8)?,
         heartbeat_at: time(row, 9)?,
+        secret: get::<Option<&[u8]>>(row, 10)?.and_then(SecretDigest::stored),
     })
 }
 

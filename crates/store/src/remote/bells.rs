@@ -157,7 +157,7 @@ async fn ask(transport: &dyn Transport, call: ConnectionCall) -> Option<ReplyHea
     let waits = matches!(call, ConnectionCall::Watch { .. });
     let body: Bytes = serde_json::to_vec(&Call::Connection(call)).ok()?.into();
     let patience = if waits { LONGEST_WATCH + ON_THE_WAY } else { ON_THE_WAY };
-    let answer = transport.exchange(Parcel { body, writes: false, waits, patience }).await;
+    let answer = transport.exchange(Parcel { body, secret: None, writes: false, waits, patience }).await;
     let answer = answer.inspect_err(|lost| debug!(?lost, "the server's bells cannot be heard")).ok()?;
     let reply: Reply<serde::de::IgnoredAny> = serde_json::from_slice(&answer).ok()?;
     Some(reply.told)

@@ -1,19 +1,20 @@
 //! The client's side of the protocol: every verb is one request. The methods come from the table of verbs.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use tokio::sync::{RwLock, watch};
-use windlass_core::Connections;
+use windlass_core::{Connections, WorkerId, WorkerSecret};
 
 use super::bells::Bells;
 use super::protocol::{Hello, Reply, check_sendable};
 use super::transport::{Parcel, Transport};
 use crate::error::{Error, Result};
 use crate::request::Rings;
-use crate::verbs::{Call, ConnectionCall, Store, Verb};
+use crate::verbs::{Call, ConnectionCall, Store, Verb, WorkerProof};
 
 /// Sends every verb to a server.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct RemoteCalls {
     hello: Hello,
     patience: Duration,
     connections: Mutex<Connections>,
+    /// Of the workers that were registered here. They are made here, so that a registration whose answer was lost can be sent again.
+    secrets: Mutex<HashMap<WorkerId, WorkerSecret>>,
     closed: RwLock<bool>,
 }
 
@@ -35,6 +38,7 @@ impl RemoteCalls {
             hello: Hello { version: String::new(), turns_at_once: 1 },
             patience,
             connections: Mutex::default(),
+            secrets: Mutex::default(),
             closed: RwLock::new(false),
         };
         calls.hello = calls.ask_connection(ConnectionCall::Hello {}).await?;
@@ -57,15 +61,34 @@ impl RemoteCalls {
 
     /// Has the server run a verb.
     pub(crate) async fn ask<V: Verb>(&self, verb: V) -> Result<V::Answer> {
-        self.send(verb.into(), V::WRITES).await
+        let secret = self.secret(&verb)?;
+        self.send(verb.into(), secret, V::WRITES).await
     }
 
     /// Asks what is no verb.
     pub(super) async fn ask_connection<T: DeserializeOwned>(&self, call: ConnectionCall) -> Result<T> {
-        self.send(Call::Connection(call), false).await
+        self.send(Call::Connection(call), None, false).await
     }
 
-    async fn send<T: DeserializeOwned>(&self, call: Call, writes: bool) -> Result<T> {
+    /// The secret of the worker that a verb names. A verb of a worker names one.
+    fn secret<V: Verb>(&self, verb: &V) -> Result<Option<WorkerSecret>> {
+        let Some(proof) = verb.access().proofs.first().copied() else { return Ok(None) };
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (WorkerProof::Registers(worker), None) = (proof, secrets.get(proof.worker())) {
+            let mut random = [0; 32];
+            getrandom::fill(&mut random)
+                .map_err(|error| Error::Unusable(format!("there are no random numbers: {error}")))?;
+            secrets.insert(worker.clone(), WorkerSecret::new(random));
+        }
+        Ok(secrets.get(proof.worker()).cloned())
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        call: Call,
+        secret: Option<WorkerSecret>,
+        writes: bool,
+    ) -> Result<T> {
         // Closing waits for what is under way.
         let closed = self.closed.read().await;
         if *closed {
@@ -74,7 +97,7 @@ impl RemoteCalls {
         check_sendable(&call)?;
         let body = serde_json::to_vec(&call)
             .map_err(|error| Error::Unusable(format!("the request cannot be written: {error}")))?;
-        let parcel = Parcel { body: body.into(), writes, waits: false, patience: self.patience };
+        let parcel = Parcel { body: body.into(), secret, writes, waits: false, patience: self.patience };
         let answer = self.transport.exchange(parcel).await.map_err(|lost| lost.error(writes))?;
         let reply: Reply<T> = serde_json::from_slice(&answer).map_err(|error| {
             let place = self.place();

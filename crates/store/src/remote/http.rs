@@ -37,6 +37,9 @@ pub const WATCH_PATH: &str = "/v1/store/watch";
 /// What says which protocol is spoken, in requests and answers.
 pub const PROTOCOL_HEADER: &str = "windlass-protocol";
 
+/// What carries the secret of the worker that a call names.
+pub const WORKER_SECRET_HEADER: &str = "windlass-worker-secret";
+
 /// How long a connection may take to be made, and how long a call waits for one that is free.
 const CONNECTING: Duration = Duration::from_secs(10);
 
@@ -178,6 +181,12 @@ impl Way {
         let mut request = Request::post(format!("{}{path}", self.address.prefix));
         for (name, value) in &self.head {
             request = request.header(name, value);
+        }
+        if let Some(secret) = &parcel.secret {
+            let mut secret = HeaderValue::from_str(secret.text())
+                .map_err(|_| Lost::Unsent("the secret of the worker cannot be sent".into()))?;
+            secret.set_sensitive(true);
+            request = request.header(WORKER_SECRET_HEADER, secret);
         }
         let request = request.body(Full::new(parcel.body.clone()));
         request.map_err(|error| Lost::Unsent(format!("{} cannot be asked: {error}", self.address)))

@@ -25,7 +25,7 @@ mod tls;
 mod transport;
 
 pub use client::RemoteCalls;
-pub use http::{PROTOCOL_HEADER, STORE_PATH, WATCH_PATH};
+pub use http::{PROTOCOL_HEADER, STORE_PATH, WATCH_PATH, WORKER_SECRET_HEADER};
 pub use options::Options;
 pub use protocol::{Hello, LONGEST_WATCH, PROTOCOL};
 pub use responder::{Gatekeeper, Responder};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use windlass_core::WorkerSecret;
 
 use crate::error::Error;
 
@@ -13,6 +14,8 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(super) struct Parcel {
     pub(super) body: Bytes,
+    /// The secret of the worker that it names.
+    pub(super) secret: Option<WorkerSecret>,
     /// Whether it may change something. One that does goes on when nobody waits for the answer any more; the others end then.
     pub(super) writes: bool,
     /// Whether the server answers only when there is something to tell.

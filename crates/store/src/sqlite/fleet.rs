@@ -16,7 +16,10 @@ use crate::request::Pulse;
 impl Tx<'_, '_> {
     pub(super) fn register(&mut self, worker: NewWorker) -> Result<Worker> {
         let worker = worker.admit(self.now);
-        self.write_with(|sql| &mut sql.put_worker, |statement| row::put_worker(statement, &worker))?;
+        // The statement compares the secrets itself.
+        if self.write_with(|sql| &mut sql.put_worker, |statement| row::put_worker(statement, &worker))? == 0 {
+            return Err(Rejected::WrongWorkerSecret { worker: worker.id }.into());
+        }
         self.ledger.rings.timed += 1;
         Ok(worker)
     }

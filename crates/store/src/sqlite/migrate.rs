@@ -34,6 +34,7 @@ const MIGRATIONS: &Known = &[
     ("traces", include_str!("migrations/007_traces.sql")),
     ("left_out", include_str!("migrations/008_left_out.sql")),
     ("due_to_claim", include_str!("migrations/009_due_to_claim.sql")),
+    ("worker_secret", include_str!("migrations/010_worker_secret.sql")),
 ];
 
 /// The connection that writes.

@@ -8,8 +8,8 @@ use rusqlite::types::{FromSqlError, Type, ValueRef};
 use rusqlite::{Row, Statement, params};
 use serde::de::DeserializeOwned;
 use windlass_core::{
-    Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, Spec, State, Status, Task,
-    TaskId, Template, Timestamp, TraceParent, Waits, Worker, WorkerId, WorkflowId,
+    Ageing, Entry, Json, Lane, Leadership, Name, Notes, RetryPolicy, Schedule, SecretDigest, Spec, State,
+    Status, Task, TaskId, Template, Timestamp, TraceParent, Waits, Worker, WorkerId, WorkflowId,
 };
 
 use crate::text::{
@@ -333,6 +333,7 @@ pub(super) fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
         dead_after: duration(row.get(7)?),
         started_at: time(row, 8)?,
         heartbeat_at: time(row, 9)?,
+        secret: row.get::<_, Option<[u8; 32]>>(10)?.and_then(|bytes| SecretDigest::stored(&bytes)),
     })
 }
 
@@ -353,6 +354,7 @@ pub(super) fn put_worker(statement: &mut Statement<'_>, worker: &Worker) -> rusq
         micros(worker.dead_after),
         worker.started_at.as_micros(),
         worker.heartbeat_at.as_micros(),
+        worker.secret.as_ref().map(SecretDigest::bytes),
     ])
 }
 

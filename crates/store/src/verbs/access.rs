@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use windlass_core::access::Scope;
-use windlass_core::{By, Name, NewWorkflow, TaskId, WorkerId, WorkflowId};
+use windlass_core::{By, Name, NewWorkflow, SecretDigest, TaskId, WorkerId, WorkflowId};
 
 use super::Verb;
 
@@ -14,6 +14,8 @@ pub struct Access<'a> {
     pub scopes: Scopes,
     /// What must be open to the caller, if its token is limited. Nothing, if everybody may see it or the answer is filtered.
     pub subjects: Vec<Subject<'a>>,
+    /// The workers that the caller must prove to be, whatever its token.
+    pub proofs: Vec<WorkerProof<'a>>,
     /// What the audit log says, before it is done.
     pub audit: Vec<AuditNote>,
 }
@@ -68,6 +70,31 @@ pub enum Subject<'a> {
     Start(&'a NewWorkflow),
 }
 
+/// A worker that a verb names, and what proves that the caller may act for it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum WorkerProof<'a> {
+    /// It registers. The caller brings a secret, and the store compares it with that of a worker of the same id.
+    Registers(&'a WorkerId),
+    /// It acts: its secret.
+    Acts(&'a WorkerId),
+    /// It leaves: its secret, or a token for admin.
+    Leaves(&'a WorkerId),
+    /// What it holds is read: its secret, or the scope `read`.
+    IsRead(&'a WorkerId),
+}
+
+impl<'a> WorkerProof<'a> {
+    /// The worker.
+    #[must_use]
+    pub fn worker(&self) -> &'a WorkerId {
+        match *self {
+            Self::Registers(worker) | Self::Acts(worker) | Self::Leaves(worker) | Self::IsRead(worker) => {
+                worker
+            }
+        }
+    }
+}
+
 /// What the audit log says about a verb.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditNote {
@@ -90,7 +117,7 @@ pub enum AuditSubject {
 
 impl<'a> Access<'a> {
     pub(super) fn of(scopes: Scopes) -> Self {
-        Self { scopes, subjects: Vec::new(), audit: Vec::new() }
+        Self { scopes, subjects: Vec::new(), proofs: Vec::new(), audit: Vec::new() }
     }
 
     pub(super) fn open() -> Self {
@@ -123,6 +150,11 @@ impl<'a> Access<'a> {
         self
     }
 
+    pub(super) fn proved(mut self, proof: WorkerProof<'a>) -> Self {
+        self.proofs.push(proof);
+        self
+    }
+
     pub(super) fn audited(self, action: &'static str, subject: impl Into<String>) -> Self {
         self.audited_by(action, subject, By::default())
     }
@@ -146,6 +178,9 @@ pub trait Guarded {
 
     /// Replaces the actors that it names: a caller acts under the name of its token.
     fn rename_actors(&mut self, _name: &ActorName<'_>) {}
+
+    /// Sets the digest of the secret that the caller sent, if the verb keeps it.
+    fn set_worker_secret(&mut self, _secret: Option<SecretDigest>) {}
 
     /// Removes rows that are closed to the caller.
     fn filter(_answer: &mut <Self as Verb>::Answer, _is_open: &IsOpen<'_>)

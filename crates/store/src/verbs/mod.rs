@@ -33,7 +33,7 @@ use crate::workflow::{
 };
 use crate::wrap::Wrapped;
 
-pub use access::{Access, ActorName, AuditNote, AuditSubject, Guarded, IsOpen, Scopes, Subject};
+pub use access::{Access, ActorName, AuditNote, AuditSubject, Guarded, IsOpen, Scopes, Subject, WorkerProof};
 
 /// Where tasks live. Every write is atomic and, once acknowledged, durable; every decision is the core's.
 ///

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::slice::from_ref;
 
 use windlass_core::access::Scope;
-use windlass_core::{By, Command, Name, Schedule, Steering, Worker, WorkerId};
+use windlass_core::{By, Command, Name, Schedule, SecretDigest, Steering, Worker, WorkerId};
 
-use super::access::{Access, ActorName, AuditNote, AuditSubject, Guarded, IsOpen, Scopes, Subject};
+use super::access::{
+    Access, ActorName, AuditNote, AuditSubject, Guarded, IsOpen, Scopes, Subject, WorkerProof,
+};
 use super::{
     Audit, Campaign, CountTasks, CountWorkflows, Define, Deregister, Describe, FindTask, FindWorkflow,
     FireSchedule, GetActivity, GetDefinition, GetDue, GetFacts, GetLeader, GetResults, GetTask, GetWorkflow,
@@ -49,7 +51,8 @@ impl Guarded for TakeTurn {
             access = access.on(Subject::Queues(&claim.namespace, &claim.queues));
             workers.insert(&claim.worker);
         }
-        access.subjects.extend(workers.into_iter().map(Subject::Holder));
+        access.subjects.extend(workers.iter().copied().map(Subject::Holder));
+        access.proofs.extend(workers.into_iter().map(WorkerProof::Acts));
         let others = turn.commands.iter().filter(|command| !command.is_by_holder());
         access.subjects.extend(others.map(|command| Subject::Task(command.task())));
         access.audit.extend(turn.commands.iter().filter_map(audit));
@@ -149,7 +152,7 @@ impl Guarded for Start {
             Access::submit()
         };
         let access = match &workflow.parent {
-            Some(token) => access.on(Subject::Holder(&token.worker)),
+            Some(token) => access.on(Subject::Holder(&token.worker)).proved(WorkerProof::Acts(&token.worker)),
             None => access,
         };
         let access = access.on(Subject::Start(workflow));
@@ -203,19 +206,26 @@ impl Guarded for Register {
     fn access(&self) -> Access<'_> {
         let worker = &self.worker;
         // One that is there already is replaced.
-        Access::work().on(Subject::Queues(&worker.namespace, &worker.queues)).on(Subject::Worker(&worker.id))
+        Access::work()
+            .on(Subject::Queues(&worker.namespace, &worker.queues))
+            .on(Subject::Worker(&worker.id))
+            .proved(WorkerProof::Registers(&worker.id))
+    }
+
+    fn set_worker_secret(&mut self, secret: Option<SecretDigest>) {
+        self.worker.secret = secret;
     }
 }
 
 impl Guarded for Heartbeat {
     fn access(&self) -> Access<'_> {
-        Access::work().on(Subject::Holder(&self.worker))
+        Access::work().on(Subject::Holder(&self.worker)).proved(WorkerProof::Acts(&self.worker))
     }
 }
 
 impl Guarded for Deregister {
     fn access(&self) -> Access<'_> {
-        Access::work().on(Subject::Worker(&self.worker))
+        Access::work().on(Subject::Worker(&self.worker)).proved(WorkerProof::Leaves(&self.worker))
     }
 }
 
@@ -274,7 +284,10 @@ impl Guarded for FindTask {
 impl Guarded for ListTasks {
     fn access(&self) -> Access<'_> {
         let filter = &self.filter;
-        let access = if filter.worker.is_some() { Access::worker_or_reader() } else { Access::read() };
+        let access = match &filter.worker {
+            Some(worker) => Access::worker_or_reader().proved(WorkerProof::IsRead(worker)),
+            None => Access::read(),
+        };
         access.on(match (&filter.queue, &filter.worker, &filter.namespace) {
             (Some(queue), _, Some(namespace)) => Subject::Queues(namespace, from_ref(queue)),
             (Some(queue), _, None) => Subject::QueueEverywhere(queue),

@@ -28,6 +28,7 @@ class RegisteredWorker(TypedDict):
     dead_after_seconds: float
     heartbeat_seconds: float
     worker_id: str
+    worker_secret: str
 
 
 OutcomeWord = Literal["completed", "failed", "snoozed", "released", "cancelled"]

@@ -1,2 +1,2 @@
-SELECT id, namespace, host, version, pool_size, queues::text, kinds::text, dead_after, started_at, heartbeat_at
+SELECT id, namespace, host, version, pool_size, queues::text, kinds::text, dead_after, started_at, heartbeat_at, secret
 FROM windlass.workers ORDER BY id

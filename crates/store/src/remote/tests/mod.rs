@@ -6,6 +6,8 @@ mod hostile;
 mod listening;
 #[cfg(feature = "conformance")]
 mod protocol;
+#[cfg(feature = "conformance")]
+mod secrets;
 
 use windlass_core::{Json, Name, NewTask, TaskId};
 

@@ -17,7 +17,7 @@ use super::super::super::polls::{Look, Wanted};
 use super::super::super::{Answered, App, Caller};
 use super::super::tasks::answer;
 use super::finish::{ReportedJson, commands};
-use super::{InPathWorker, PathWorker, wait};
+use super::{InPathWorker, PathWorker, SECRET, wait};
 use crate::show::{Seconds, Verbatim};
 use crate::wire::OutcomeJson;
 
@@ -117,7 +117,8 @@ struct ClaimedJson<'a> {
 /// Claim tasks, waiting for them if there are none
 ///
 /// What it answers is the worker's until it reports, or is silent for too long.
-#[utoipa::path(post, path = "/v1/workers/{id}/claim", tag = "workers", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/workers/{id}/claim", tag = "workers", params(
+    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
     request_body = ClaimJson, responses((status = 200, description = "Tasks, best first; none, if there are none", body = ClaimedJson)))]
 async fn claim(
     Shared(app): Shared<App>,

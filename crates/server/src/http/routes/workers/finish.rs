@@ -11,7 +11,7 @@ use windlass::{Command, Invalid, Receipt, Rejected, TaskId, Turn, WorkerId, limi
 
 use super::super::super::extract::{InPath, JsonBody};
 use super::super::super::{Answered, App, Caller, Problem};
-use super::{InPathWorker, PathWorker};
+use super::{InPathWorker, PathWorker, SECRET};
 use crate::wire::{OutcomeJson, ReportJson};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -102,7 +102,8 @@ async fn apply(
 /// Report what became of claims
 ///
 /// The same report again is accepted again, and changes nothing. One that is refused does not hinder the others.
-#[utoipa::path(post, path = "/v1/workers/{id}/finish", tag = "workers", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/workers/{id}/finish", tag = "workers", params(
+    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
     request_body = OutcomesJson, responses((status = 200, description = "One answer each", body = ReportedOutcomesJson)))]
 async fn finish(
     Shared(app): Shared<App>,
@@ -125,7 +126,8 @@ struct ReportsJson {
 }
 
 /// Tell how far attempts are: progress, lines of log, and where a next attempt would go on
-#[utoipa::path(post, path = "/v1/workers/{id}/report", tag = "workers", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/workers/{id}/report", tag = "workers", params(
+    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
     request_body = ReportsJson, responses((status = 200, description = "One answer each", body = ReportedOutcomesJson)))]
 async fn report(
     Shared(app): Shared<App>,

@@ -15,7 +15,7 @@ use windlass::{Command, Filter, Invalid, Lease, Page, State, TaskId, Token, Work
 
 use super::super::super::extract::{InPath, OptionalBody};
 use super::super::super::{Answered, App, Caller};
-use super::{InPathWorker, PathWorker, wait};
+use super::{InPathWorker, PathWorker, SECRET, wait};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(heartbeat))
@@ -71,7 +71,8 @@ impl PulseJson {
 }
 
 /// Keep all leases of a worker alive, and learn what it must let go
-#[utoipa::path(post, path = "/v1/workers/{id}/heartbeat", tag = "workers", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/workers/{id}/heartbeat", tag = "workers", params(
+    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
     request_body(content = Option<HeartbeatJson>), responses((status = 200, description = "What it must let go", body = PulseJson)))]
 async fn heartbeat(
     Shared(app): Shared<App>,

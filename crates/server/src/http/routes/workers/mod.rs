@@ -10,15 +10,16 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::verbs::{Deregister, ListWorkers, Register};
-use windlass::{DEAD_AFTER, Invalid, Name, NewWorker, WORKFLOW, WorkerId};
+use windlass::{DEAD_AFTER, Invalid, Name, NewWorker, WORKFLOW, WorkerId, WorkerSecret};
 
 use super::super::extract::{InPath, JsonBody, Query};
-use super::super::{Answered, App, Caller, name_or_default};
+use super::super::gate::secret_required;
+use super::super::{Answered, App, Caller, Problem, name_or_default};
 use super::tasks::answer;
 use crate::show::Seconds;
 use crate::show::worker::WorkerJson;
@@ -76,7 +77,7 @@ struct NewWorkerJson {
     dead_after_seconds: Option<f64>,
     /// Whether steps that are workflows are started for it, which takes no handler; so it is unless said.
     starts_workflows: Option<bool>,
-    /// Its identity, if it was registered before and has been forgotten; made up unless said.
+    /// Its identity, which must be fresh at every start. Default: made by the server. One that exists is replaced only with its secret.
     worker_id: Option<String>,
 }
 
@@ -118,21 +119,38 @@ impl NewWorkerJson {
     }
 }
 
+/// What the header is, in the description.
+pub(super) const SECRET: &str = "The worker's secret, as it was answered when the worker registered";
+
+/// What the header is when a worker registers.
+const OWN_SECRET: &str = "The worker's secret, if it was registered before; or one of its own, `wlw_` and 64 hexadecimal digits from a secure \
+    source of random numbers, so that the registration can be repeated if its answer is lost. Default: made by the server";
+
 /// A worker that is registered.
 #[derive(Serialize, ToSchema, Debug)]
 #[schema(as = RegisteredWorker)]
 struct RegisteredJson {
     worker_id: String,
+    /// What proves that a caller is this worker: it goes with every later call, as the header `Windlass-Worker-Secret`.
+    #[serde(serialize_with = "text")]
+    #[schema(value_type = String)]
+    worker_secret: WorkerSecret,
     /// How often it is to say that it lives.
     heartbeat_seconds: Seconds,
     /// How long it may be silent before others take its tasks.
     dead_after_seconds: Seconds,
 }
 
+fn text<S: Serializer>(secret: &WorkerSecret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.text())
+}
+
 /// Register a worker
 ///
 /// Its leases live as long as it sends heartbeats.
-#[utoipa::path(post, path = "/v1/workers", tag = "workers", request_body = NewWorkerJson, responses(
+#[utoipa::path(post, path = "/v1/workers", tag = "workers", params(
+    ("Windlass-Worker-Secret" = Option<String>, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = OWN_SECRET),
+), request_body = NewWorkerJson, responses(
     (status = 201, description = "Registered", body = RegisteredJson),
 ))]
 async fn register(
@@ -140,14 +158,30 @@ async fn register(
     caller: Caller,
     JsonBody(body): JsonBody<NewWorkerJson>,
 ) -> Answered<(StatusCode, Json<RegisteredJson>)> {
-    let worker = app.gate(&caller).run(Register { worker: body.worker()? }).await?;
+    let worker = body.worker()?;
+    let (id, sent) = (worker.id.clone(), caller.worker_secret().cloned());
+    let secret = sent.clone().map_or_else(new_secret, Ok)?;
+    let caller = caller.with_worker_secret(Some(secret.clone()));
+    let registered = app.gate(&caller).run(Register { worker }).await;
+    let worker = registered.map_err(|problem| match sent {
+        None if problem.code == "wrong_worker_secret" => secret_required(&id),
+        _ => problem,
+    })?;
     app.fleet.learn(&worker);
     let told = RegisteredJson {
         worker_id: worker.id.to_string(),
+        worker_secret: secret,
         heartbeat_seconds: Seconds(worker.dead_after / 3),
         dead_after_seconds: Seconds(worker.dead_after),
     };
     Ok((StatusCode::CREATED, Json(told)))
+}
+
+/// A secret for a worker that brings none.
+fn new_secret() -> Answered<WorkerSecret> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|_| Problem::fault("there are no random numbers for a secret"))?;
+    Ok(WorkerSecret::new(random))
 }
 
 /// How long a request waits.
@@ -167,7 +201,9 @@ struct DeregisteredJson {
 }
 
 /// Deregister a worker: what it still holds goes to others at once
-#[utoipa::path(delete, path = "/v1/workers/{id}", tag = "workers", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/workers/{id}", tag = "workers", params(
+    ("id" = String, Path),
+    ("Windlass-Worker-Secret" = Option<String>, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = "The worker's secret; a token for `admin` needs none")),
     responses((status = 200, description = "Forgotten, or never known", body = DeregisteredJson)))]
 async fn deregister(
     Shared(app): Shared<App>,
