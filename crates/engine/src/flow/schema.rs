@@ -7,13 +7,42 @@ use windlass_core::{Definition, Invalid};
 /// schema knows nothing of cycles and expressions.
 pub const SCHEMA: &str = include_str!("definition.schema.json");
 
-/// Whether a value is a JSON Schema. References to other documents are refused.
+#[cfg(feature = "json-schema")]
+mod cost;
+
+/// Bytes of stack for a schema and what it is applied to: the library follows references as deep as they go.
+#[cfg(feature = "json-schema")]
+const STACK: usize = 256 << 20;
+
+/// Whether a value is a JSON Schema that can be checked against in bounded time. References to other documents are refused.
 #[cfg(feature = "json-schema")]
 pub(super) fn check(schema: &Value) -> Result<(), String> {
-    match jsonschema::validator_for(schema) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(format!("it is not a JSON Schema: {}", short(&error.to_string()))),
-    }
+    deep(|| {
+        cost::check(schema)
+            .map_err(|why| format!("the schema cannot be used: {why}"))
+            .and_then(|_| compile(schema).map(drop))
+    })
+}
+
+/// A validator. Its patterns are as large as they may be, and go back as often.
+#[cfg(feature = "json-schema")]
+fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
+    let patterns = jsonschema::PatternOptions::fancy_regex()
+        .backtrack_limit(cost::STEPS_BACK)
+        .size_limit(cost::PATTERN_BYTES)
+        .dfa_size_limit(cost::PATTERN_BYTES);
+    let compiled = jsonschema::options().with_pattern_options(patterns).build(schema);
+    compiled.map_err(|error| format!("it is not a JSON Schema: {}", short(&error.to_string())))
+}
+
+/// Runs what may recurse deeply.
+#[cfg(feature = "json-schema")]
+fn deep<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| format!("no thread could be started: {error}"))?;
+        thread.join().map_err(|_| "it cannot be checked".to_string())?
+    })
 }
 
 /// Without the library, what can be seen at a glance.
@@ -42,15 +71,22 @@ pub fn check_input(definition: &Definition, input: &str) -> Result<(), Invalid> 
         return Err(refused(format!("the field(s) {}, which {} needs", missing.join(", "), definition.name)));
     }
     #[cfg(feature = "json-schema")]
-    {
-        let validator = jsonschema::validator_for(schema)
-            .map_err(|error| refused(format!("a schema that is one ({})", short(&error.to_string()))))?;
-        if let Err(error) = validator.validate(&value) {
-            let at = error.instance_path().to_string();
-            return Err(refused(format!("what its schema says (at {at:?}: {})", short(&error.to_string()))));
-        }
+    if let Err(expected) = deep(|| check_value(schema, &value)) {
+        return Err(refused(expected));
     }
     Ok(())
+}
+
+/// What would be expected instead of a value that a schema does not admit.
+#[cfg(feature = "json-schema")]
+fn check_value(schema: &Value, value: &Value) -> Result<(), String> {
+    let cost = cost::check(schema).map_err(|why| format!("a schema that can be used ({why})"))?;
+    cost.check_input(value).map_err(|why| format!("one that can be checked ({why})"))?;
+    let validator = compile(schema).map_err(|why| format!("a schema that is one ({why})"))?;
+    validator.validate(value).map_err(|error| {
+        let at = error.instance_path().to_string();
+        format!("what its schema says (at {at:?}: {})", short(&error.to_string()))
+    })
 }
 
 #[cfg(feature = "json-schema")]
