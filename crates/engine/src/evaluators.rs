@@ -21,10 +21,18 @@ use tokio::time::{Instant, timeout_at};
 pub const MOST_WAITING: usize = 64;
 
 /// Places of this process.
-static EVALUATORS: LazyLock<Evaluators> = LazyLock::new(|| {
-    let processors = available_parallelism().map_or(1, NonZero::get);
-    Evaluators::new(processors.saturating_sub(1).max(1))
-});
+static EVALUATORS: LazyLock<Evaluators> = LazyLock::new(|| Evaluators::new(processors()));
+
+/// All processors but one; one, if there is only one.
+fn processors() -> usize {
+    available_parallelism().map_or(1, NonZero::get).saturating_sub(1).max(1)
+}
+
+/// Places for reading.
+static READERS: LazyLock<Evaluators> = LazyLock::new(|| Evaluators::new(processors()));
+
+/// Bytes that are read where they arrive: a fraction of a millisecond.
+const SHORT: usize = 64 << 10;
 
 /// All evaluators are busy, and others wait for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +51,16 @@ pub async fn run_by<T: Send + 'static>(
 ) -> Result<T, Busy> {
     let place = timeout_at(until, EVALUATORS.place()).await.map_err(|_| Busy)?;
     Ok(run_at(place, work).await)
+}
+
+/// Reads what somebody has sent. That takes time in proportion to its length, so it does not wait for work that may take long; it has as many
+/// places of its own. What is short is read here.
+pub async fn read<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if bytes <= SHORT {
+        return work();
+    }
+    let place = READERS.place().await;
+    run_at(place, work).await
 }
 
 /// Whether as many wait for a place as may. Servers refuse further requests then.

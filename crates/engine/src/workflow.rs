@@ -21,6 +21,7 @@ use windlass_store::{
 };
 
 use crate::client::{Client, Looks};
+use crate::evaluators;
 use crate::flow::{check_input, lint};
 use crate::ids::workflow_id;
 use crate::{observe, trace};
@@ -30,9 +31,8 @@ pub use explain::{Missing, MissingStep, StepAncestor, StepExplanation, StepWaits
 impl Client {
     /// Keeps a definition in this namespace. The same content gives the same version.
     pub async fn define(&self, definition: Definition) -> Result<Defined> {
-        let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
-        check_expressions(&blueprint)?;
-        self.store.define(self.namespace.clone(), blueprint.definition().clone()).await
+        let blueprint = evaluators::run(move || check_definition(definition)).await?;
+        self.store.define(self.namespace.clone(), blueprint.into_definition()).await
     }
 
     /// A definition of this namespace; the newest of that name if no version is asked for.
@@ -185,14 +185,15 @@ impl Client {
                 found.blueprint
             }
             Source::AdHoc(definition) => {
-                let blueprint =
-                    Blueprint::of((**definition).clone()).map_err(|flaws| Rejected::Unsound { flaws })?;
-                check_expressions(&blueprint)?;
-                Arc::new(blueprint)
+                let definition = (**definition).clone();
+                Arc::new(evaluators::run(move || check_definition(definition)).await?)
             }
         };
+        if definition.definition().input.is_some() {
+            let (definition, input) = (definition.clone(), new.input.clone());
+            evaluators::run(move || check_input(definition.definition(), input.as_str())).await?;
+        }
         let definition = definition.definition();
-        check_input(definition, new.input.as_str())?;
         match (definition.identity, &new.key) {
             (Identity::Strict, None) => new.key = Some(identity_of(&new.input)),
             (Identity::CallerProvided, None) => {
@@ -261,11 +262,13 @@ fn descendants(blueprint: &Blueprint, step: u32) -> BTreeSet<u32> {
     found
 }
 
-fn check_expressions(blueprint: &Blueprint) -> Result<(), Rejected> {
-    let problems = lint(blueprint).into_iter().filter(|problem| !problem.is_warning);
+/// A definition that is sound, its expressions and its schema too.
+fn check_definition(definition: Definition) -> Result<Blueprint, Rejected> {
+    let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
+    let problems = lint(&blueprint).into_iter().filter(|problem| !problem.is_warning);
     let flaws: Vec<Flaw> =
         problems.map(|problem| Flaw::new(problem.path, problem.problem, problem.advice)).collect();
-    if flaws.is_empty() { Ok(()) } else { Err(Rejected::Unsound { flaws }) }
+    if flaws.is_empty() { Ok(blueprint) } else { Err(Rejected::Unsound { flaws }) }
 }
 
 /// A workflow with all its tasks.
