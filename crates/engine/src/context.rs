@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass_core::{
     Definition, Json, Lease, Line, Name, Place, Progress, Report, Step, Task, TaskId, Timestamp, Token,
-    TraceParent, WorkerId, WorkflowId, limits,
+    TraceParent, WorkerId, Workflow, WorkflowId, limits,
 };
 
 use crate::client::Client;
@@ -150,6 +150,12 @@ impl Context {
     #[must_use]
     pub fn workflow(&self) -> Option<WorkflowId> {
         self.0.task.spec.workflow
+    }
+
+    /// Whether it is a step of a workflow that was started with a definition of its own, instead of one that the store has.
+    #[must_use]
+    pub fn is_ad_hoc(&self) -> bool {
+        self.0.place.get().is_some_and(|(flow, ..)| Workflow::is_own_version(&flow.version))
     }
 
     /// What the definition of the workflow says about the step.

@@ -289,7 +289,11 @@ impl Config {
             requests: reader.get("max_requests", args.max_requests.as_ref(), number)?,
             polls: reader.get("max_waiting", args.max_waiting.as_ref(), number)?,
             body_bytes: reader.get("max_body_bytes", args.max_body_bytes.as_ref(), number)?,
-            definition_bytes: reader.get("max_definition_bytes", args.max_definition_bytes.as_ref(), number)?,
+            definition_bytes: reader.get(
+                "max_definition_bytes",
+                args.max_definition_bytes.as_ref(),
+                number,
+            )?,
             body_time: reader.get("body_timeout", args.body_timeout.as_ref(), time)?,
             rate: reader.get("rate_limit", args.rate_limit.as_ref(), |text| {
                 text.parse().map_err(|_| "a number of requests per second, 0 for no limit".into())

@@ -10,9 +10,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::time::{Instant, sleep_until};
-use windlass::{Definition, Error, Source, evaluators};
 use windlass::remote::{LONGEST_WATCH, PROTOCOL, PROTOCOL_HEADER, Responder, STORE_PATH, WATCH_PATH};
 use windlass::verbs::{Call, ConnectionCall, Define, Deregister, Register, Start};
+use windlass::{Definition, Error, Source, evaluators};
 
 use super::super::extract::{check_type, read};
 use super::super::{Answered, App, Caller, Problem};

@@ -11,8 +11,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::verbs::{GetWorkflow, ListReadyWorkflows, ListWorkflows, Start, Steer};
 use windlass::{
-    By, Command, Invalid, Name, NewWorkflow, ReadyWorkflow, Rejected, Source, Steering,
-    WorkflowFilter, WorkflowId,
+    By, Command, Invalid, Name, NewWorkflow, ReadyWorkflow, Rejected, Source, Steering, WorkflowFilter,
+    WorkflowId,
 };
 
 use super::super::extract::{BothInPath, InPath, JsonBody, OptionalBody, Query};
@@ -367,7 +367,8 @@ async fn draw(app: &App, caller: &Caller, id: WorkflowId, format: Format) -> Ans
         );
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "too_large", detail));
     }
-    let inspection = app.client(None)?.inspect(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
+    let inspection =
+        app.client(None)?.inspect(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
     app.evaluate(move || format.text(&inspection.drawing())).await
 }
 
