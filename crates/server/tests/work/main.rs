@@ -7,6 +7,7 @@ mod support;
 
 mod fleet;
 mod log;
+mod programs;
 mod results;
 mod stopping;
 mod traces;
