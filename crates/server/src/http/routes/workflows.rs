@@ -363,7 +363,7 @@ async fn draw(app: &App, caller: &Caller, id: WorkflowId, format: Format) -> Ans
     let tasks = record.workflow.counts.total();
     if tasks > MOST_DRAWN {
         let detail = format!(
-            "the workflow has {tasks} steps and items, and at most {MOST_DRAWN} are drawn; `windlass definition show --format svg` draws its definition"
+            "the workflow has {tasks} steps and items, and at most {MOST_DRAWN} are drawn; `windlass definition show NAME --graph svg` draws its definition"
         );
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "too_large", detail));
     }
