@@ -104,6 +104,9 @@ pub const DEPTH: usize = 100_000;
 /// Bytes of a definition as JSON. It is read whole by everyone who works on one of its workflows.
 pub const DEFINITION_BYTES: usize = 32 << 20;
 
+/// Bytes of a definition that a server takes, unless its operator raises it. Ten thousand steps fit.
+pub const SENT_DEFINITION_BYTES: usize = 1 << 20;
+
 /// Bytes of a definition's version.
 pub const VERSION_BYTES: usize = 50;
 

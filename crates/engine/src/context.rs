@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass_core::{
     Definition, Json, Lease, Line, Name, Place, Progress, Report, Step, Task, TaskId, Timestamp, Token,
-    TraceParent, WorkerId, WorkflowId, limits,
+    TraceParent, WorkerId, Workflow, WorkflowId, limits,
 };
 
 use crate::client::Client;
@@ -29,8 +29,8 @@ pub struct Context(Arc<Attempt>);
 pub(crate) struct Attempt {
     pub(crate) task: Task,
     pub(crate) payload: Json,
-    /// Of a step: its workflow, and what it is given there.
-    pub(crate) place: OnceLock<(Arc<Flow>, Json)>,
+    /// Of a step: its workflow, what it is given there, and since when that is known.
+    pub(crate) place: OnceLock<(Arc<Flow>, Json, Instant)>,
     pub(crate) details: Option<Json>,
     pub(crate) worker: WorkerId,
     pub(crate) client: Client,
@@ -60,7 +60,13 @@ impl Attempt {
     /// It is known what the step is given.
     pub(crate) fn enter(&self, flow: Arc<Flow>, payload: Json) {
         // A second time it is the same.
-        let _ = self.place.set((flow, payload));
+        let _ = self.place.set((flow, payload, Instant::now()));
+    }
+
+    /// Since when the handler's time runs. That of a step's handler begins when its expressions are evaluated: how long that takes is no matter of
+    /// the handler's.
+    pub(crate) fn begun(&self) -> Instant {
+        self.place.get().map_or(self.started, |(_, _, since)| *since)
     }
 
     /// A moment as the store's clock would tell it, however this machine's is set.
@@ -130,7 +136,7 @@ impl Context {
     /// The input as it was sent.
     #[must_use]
     pub fn payload(&self) -> &Json {
-        self.0.place.get().map_or(&self.0.payload, |(_, payload)| payload)
+        self.0.place.get().map_or(&self.0.payload, |(_, payload, _)| payload)
     }
 
     /// What whatever the handler does elsewhere is to be part of: the attempt's own span, if the program has a [tracer](crate::trace) that records
@@ -144,6 +150,12 @@ impl Context {
     #[must_use]
     pub fn workflow(&self) -> Option<WorkflowId> {
         self.0.task.spec.workflow
+    }
+
+    /// Whether it is a step of a workflow that was started with a definition of its own, instead of one that the store has.
+    #[must_use]
+    pub fn is_ad_hoc(&self) -> bool {
+        self.0.place.get().is_some_and(|(flow, ..)| Workflow::is_own_version(&flow.version))
     }
 
     /// What the definition of the workflow says about the step.
@@ -160,7 +172,7 @@ impl Context {
 
     /// All steps that come before this one, nearest first, with what they have returned; none if the task is not a step.
     pub async fn ancestors(&self) -> Result<Vec<Ancestor>, TaskError> {
-        let Some((flow, _)) = self.0.place.get() else { return Ok(Vec::new()) };
+        let Some((flow, ..)) = self.0.place.get() else { return Ok(Vec::new()) };
         let before = flow.blueprint.graph().ancestors(Place::of(self.0.task.id).step);
         let ids = before.iter().map(|(step, _)| flow.id.step(*step)).collect();
         let results = self.0.client.store.results(ids).await.map_err(TaskError::retry)?;
@@ -174,7 +186,7 @@ impl Context {
     /// What a step that comes before this one has returned; nothing, if it has returned nothing.
     pub async fn result_of<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>, TaskError> {
         let unknown = || TaskError::fail(format!("{step:?} is not a step that comes before this one"));
-        let (flow, _) = self.0.place.get().ok_or_else(unknown)?;
+        let (flow, ..) = self.0.place.get().ok_or_else(unknown)?;
         let number = flow.blueprint.number(step).ok_or_else(unknown)?;
         if !flow.blueprint.graph().is_ancestor(number, Place::of(self.0.task.id).step) {
             return Err(unknown());
@@ -194,13 +206,13 @@ impl Context {
     /// How much time is left, if the task has a time limit.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
-        Some(self.0.task.spec.timeout?.saturating_sub(self.0.started.elapsed()))
+        Some(self.0.task.spec.timeout?.saturating_sub(self.0.begun().elapsed()))
     }
 
     /// When the attempt must be over, by the store's clock, if the task has a time limit.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        Some(self.0.store_time(self.0.started).plus(self.0.task.spec.timeout?))
+        Some(self.0.store_time(self.0.begun()).plus(self.0.task.spec.timeout?))
     }
 
     /// Comes when the handler is to stop: it was cancelled, ran out of time, lost its lease, or the worker shuts down. A handler that does

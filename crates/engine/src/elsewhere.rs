@@ -16,7 +16,8 @@ use crate::client::Client;
 use crate::error::TaskError;
 use crate::steps::{self, ClaimedStep, Flow, Prepared};
 
-/// How long a step waits for a store that does not answer before its claim is given back: what was claimed with it waits as well.
+/// How long a step waits for a store that does not answer, or for an evaluator, before its claim is given back: what was claimed with it waits
+/// as well.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Steps that are evaluated at once: so much of what is claimed may be in memory beyond what is handed out.
@@ -93,9 +94,10 @@ impl Client {
     /// Decides about everything that was claimed, in order, until there is as much as an answer holds.
     async fn sort(&self, claimed: Vec<Claimed>) -> Sorted {
         let (mut sorted, mut claimed, mut bytes) = (Sorted::default(), claimed.into_iter(), 0);
+        let until = Instant::now() + PATIENCE;
         while bytes < limits::HANDED_BYTES && claimed.len() > 0 {
             let some: Vec<Claimed> = claimed.by_ref().take(AT_ONCE).collect();
-            for one in join_all(some.into_iter().map(|claimed| self.prepare(claimed))).await {
+            for one in join_all(some.into_iter().map(|claimed| self.prepare(claimed, until))).await {
                 match one {
                     Readied::Handed(one) => {
                         bytes += one.bytes();
@@ -109,8 +111,8 @@ impl Client {
                         sorted.commands.push(Command::Finish { token, outcome, started_at: None });
                     }
                     Readied::Nested => sorted.nested = true,
-                    Readied::Unanswered(token) => {
-                        let note = Some("the store did not say what it is given".into());
+                    Readied::Unanswered(token, why) => {
+                        let note = Some(format!("it is not known yet what it is given: {why}"));
                         sorted.commands.push(Command::Release { token, note });
                     }
                 }
@@ -120,21 +122,27 @@ impl Client {
         sorted
     }
 
-    async fn prepare(&self, claimed: Claimed) -> Readied {
+    async fn prepare(&self, claimed: Claimed, until: Instant) -> Readied {
         let (Some(workflow), Some(token)) = (claimed.task.spec.workflow, token(&claimed)) else {
             return Readied::Handed(Box::new(Handed { claimed, place: None }));
         };
-        let until = Some(Instant::now() + PATIENCE);
-        match steps::answered(token.task, until, || self.ready(&claimed, workflow, &token)).await {
+        let until = Some(until);
+        match steps::answered(token.task, until, || self.ready(&claimed, workflow, &token, until)).await {
             Ok(readied) => readied,
-            Err(Error::Unavailable(_) | Error::Unknown(_)) => Readied::Unanswered(token),
+            Err(Error::Unavailable(why) | Error::Unknown(why)) => Readied::Unanswered(token, why),
             Err(error) => Readied::Ended(token, TaskError::retry(error).outcome()),
         }
     }
 
     /// Decides about a step. The error is the store's.
-    async fn ready(&self, claimed: &Claimed, workflow: WorkflowId, token: &Token) -> Result<Readied> {
-        let step = ClaimedStep { client: self, workflow, token, payload: &claimed.payload };
+    async fn ready(
+        &self,
+        claimed: &Claimed,
+        workflow: WorkflowId,
+        token: &Token,
+        until: Option<Instant>,
+    ) -> Result<Readied> {
+        let step = ClaimedStep { client: self, workflow, token, payload: &claimed.payload, until };
         Ok(match steps::decide(step).await? {
             Ok(Prepared::Nested) => Readied::Nested,
             Ok(Prepared::Ended(outcome)) => Readied::Ended(token.clone(), outcome),
@@ -239,6 +247,6 @@ enum Readied {
     Handed(Box<Handed>),
     Ended(Token, Outcome),
     Nested,
-    /// It is not known what it is given: the store does not say.
-    Unanswered(Token),
+    /// It is not known what it is given, and why: the store does not say, or no evaluator is free.
+    Unanswered(Token, String),
 }

@@ -47,6 +47,7 @@ mod cron;
 pub mod draw;
 mod elsewhere;
 mod error;
+pub mod evaluators;
 pub mod flow;
 mod functions;
 mod handler;

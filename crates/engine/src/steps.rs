@@ -6,17 +6,19 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
 use tracing::warn;
 use windlass_core::{
-    Action, Blueprint, Json, Name, NewWorkflow, Outcome, Place, Rejected, Source, Step, TaskId, Token,
-    WorkflowId,
+    Action, Blueprint, Json, Name, NewWorkflow, Outcome, Place, Rejected, Shared, Source, Step, TaskId,
+    Token, WorkflowId,
 };
 use windlass_store::{Error, Store};
 
 use crate::client::Client;
 use crate::error::TaskError;
-use crate::flow::{Expressions, Scope, check_input, evaluate_lanes, item_lanes};
+use crate::evaluators::{self, Busy};
+use crate::flow::{Bound, Expressions, Scope, check_input, evaluate_lanes, item_lanes};
 use crate::ids::workflow_id;
 
 /// A workflow as far as its steps need to know it. None of it ever changes.
@@ -109,7 +111,17 @@ pub(crate) struct ClaimedStep<'a> {
     pub(crate) token: &'a Token,
     /// What came with the claim.
     pub(crate) payload: &'a Json,
+    /// How long it may wait for an evaluator; absent, as long as it takes. What has begun by then comes to its end.
+    pub(crate) until: Option<Instant>,
 }
+
+/// Units of work of expressions that are evaluated where they are needed. Half a millisecond at most; ordinary expressions take hundredths of that.
+/// What needs more is done anew, with all it may have, by an [evaluator](evaluators).
+const FUEL_HERE: usize = 10_000;
+
+/// Bytes of expressions that are compiled where they are needed, and of what they read there.
+const SOURCE_HERE: usize = 1 << 10;
+const SCOPE_HERE: usize = 16 << 10;
 
 /// Decides about a step. Waits for a store that does not answer: that is not the step's failure.
 pub(crate) async fn prepare(step: ClaimedStep<'_>) -> Prepared {
@@ -155,7 +167,7 @@ pub(crate) async fn decide(claimed: ClaimedStep<'_>) -> Result<Result<Prepared, 
     } else if is_plain {
         flow.input.clone()
     } else {
-        match evaluate(store, &flow, number, step).await? {
+        match evaluate(store, &flow, number, step, claimed.until).await? {
             Ok(Evaluated::Given(payload)) => payload,
             Ok(Evaluated::Ended(outcome)) => return Ok(Ok(Prepared::Ended(outcome))),
             Err(failed) => return Ok(Err(failed)),
@@ -164,7 +176,7 @@ pub(crate) async fn decide(claimed: ClaimedStep<'_>) -> Result<Result<Prepared, 
     match step.action() {
         Some(Action::Workflow(child)) => {
             let source = Source::Named { name: child.name.clone(), version: child.version.clone() };
-            nest(store, claimed.token, &flow, source, payload).await
+            nest(store, claimed, &flow, source, payload).await
         }
         _ => Ok(Ok(Prepared::Run(flow, payload))),
     }
@@ -178,14 +190,35 @@ enum Evaluated {
     Ended(Outcome),
 }
 
+/// Has an evaluator do something. That it is not done in time is no more the step's failure than that a store does not answer in time.
+async fn elsewhere<T: Send + 'static>(
+    until: Option<Instant>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    match until {
+        None => Ok(evaluators::run(work).await),
+        Some(until) => evaluators::run_by(until, work)
+            .await
+            .map_err(|Busy| Error::Unavailable("all evaluators of expressions are busy".into())),
+    }
+}
+
 async fn evaluate(
     store: &dyn Store,
-    flow: &Flow,
+    flow: &Arc<Flow>,
     number: u32,
     step: &Step,
+    until: Option<Instant>,
 ) -> Result<Result<Evaluated, TaskError>, Error> {
     // Each is needed once, unless an attempt fails: they are not kept.
-    let expressions = match Expressions::of(step) {
+    let compiled = match is_short(step) {
+        true => Expressions::of(step),
+        false => {
+            let step = step.clone();
+            elsewhere(until, move || Expressions::of(&step)).await?
+        }
+    };
+    let expressions = match compiled {
         Ok(expressions) => expressions,
         Err(flaws) => {
             let flaws: Vec<String> = flaws.iter().map(ToString::to_string).collect();
@@ -197,18 +230,80 @@ async fn evaluate(
         true => Vec::new(),
         false => store.results(wanted.iter().map(|step| flow.id.step(*step)).collect()).await?,
     };
-    let scope = || -> Result<Scope, String> {
+    let evaluation = Evaluation { flow: flow.clone(), number, expressions, wanted, results };
+    let decided = match evaluation.decide_here() {
+        Some(decided) => decided,
+        None => elsewhere(until, move || evaluation.decide()).await?,
+    };
+    Ok(decided.map_err(TaskError::fail))
+}
+
+/// Whether the expressions of a step are compiled sooner than they are handed to an evaluator.
+fn is_short(step: &Step) -> bool {
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::String(text) if text.contains("${") => text.len(),
+            Value::Array(items) => items.iter().map(count).sum(),
+            Value::Object(entries) => entries.values().map(count).sum(),
+            _ => 0,
+        }
+    }
+    let list =
+        step.map.as_ref().map_or(0, |map| map.over.as_str().map_or_else(|| count(&map.over), str::len));
+    let condition = step.condition.as_ref().map_or(0, String::len);
+    condition + list + step.input.as_ref().map_or(0, count) <= SOURCE_HERE
+}
+
+/// Everything that the expressions of a step need.
+struct Evaluation {
+    flow: Arc<Flow>,
+    number: u32,
+    expressions: Expressions,
+    wanted: Vec<u32>,
+    /// Of each that is wanted.
+    results: Vec<Option<Json>>,
+}
+
+impl Evaluation {
+    /// What the expressions give, if that takes little work.
+    fn decide_here(&self) -> Option<Result<Evaluated, String>> {
+        let results = self.results.iter().flatten().map(|result| result.as_str().len()).sum::<usize>();
+        let has_lanes =
+            self.flow.blueprint.step(self.number).is_some_and(|step| {
+                step.map.is_some() && step.lane.as_ref().is_some_and(Shared::is_template)
+            });
+        if has_lanes || self.flow.input.as_str().len() + results > SCOPE_HERE {
+            return None;
+        }
+        let scope = match self.scope() {
+            Ok(scope) => scope,
+            Err(error) => return Some(Err(error)),
+        };
+        let bound = self.expressions.bind_within(&scope, FUEL_HERE);
+        let decided = self.decide_with(&bound);
+        (!bound.is_exhausted()).then_some(decided)
+    }
+
+    /// What the expressions give, however much work it takes.
+    fn decide(&self) -> Result<Evaluated, String> {
+        let scope = self.scope()?;
+        self.decide_with(&self.expressions.bind(&scope))
+    }
+
+    fn scope(&self) -> Result<Scope, String> {
+        let Self { flow, wanted, results, .. } = self;
         let mut scope = Scope::new(flow.id, &flow.name, &flow.version, &flow.input)?;
-        for (ancestor, result) in wanted.iter().zip(&results) {
+        for (ancestor, result) in wanted.iter().zip(results) {
             let name = flow.blueprint.step(*ancestor).map_or("", |step| &step.name);
             scope.add(name, result.as_ref())?;
         }
         Ok(scope)
-    };
-    let decided = scope().and_then(|scope| {
-        let bound = expressions.bind(&scope);
+    }
+
+    fn decide_with(&self, bound: &Bound<'_>) -> Result<Evaluated, String> {
+        let step = self.flow.blueprint.step(self.number);
         if bound.condition()? == Some(false) {
-            let condition = step.condition.as_deref().unwrap_or_default();
+            let condition = step.and_then(|step| step.condition.as_deref()).unwrap_or_default();
             return Ok(Evaluated::Ended(Outcome::Skipped {
                 note: format!("its condition is false: {condition}"),
             }));
@@ -216,17 +311,16 @@ async fn evaluate(
         let Some(list) = bound.list()? else { return Ok(Evaluated::Given(bound.input()?)) };
         let items = (0..).zip(&list).map(|(index, item)| bound.item(index, item));
         let items = items.collect::<Result<Vec<Json>, String>>()?;
-        let max_parallel = step.map.as_ref().and_then(|map| map.max_parallel);
-        let lanes = item_lanes(step, &flow.input, &list)?;
+        let max_parallel = step.and_then(|step| step.map.as_ref()).and_then(|map| map.max_parallel);
+        let lanes = step.map_or(Ok(Vec::new()), |step| item_lanes(step, &self.flow.input, &list))?;
         Ok(Evaluated::Ended(Outcome::Expanded { items, max_parallel, lanes }))
-    });
-    Ok(decided.map_err(TaskError::fail))
+    }
 }
 
 /// Starts the workflow that a step is.
 async fn nest(
     store: &dyn Store,
-    token: &Token,
+    ClaimedStep { token, until, .. }: ClaimedStep<'_>,
     flow: &Flow,
     source: Source,
     input: Json,
@@ -236,9 +330,12 @@ async fn nest(
         && let Some(found) =
             store.definition(flow.namespace.clone(), name.clone(), version.as_deref().map(Into::into)).await?
     {
-        let blueprint = &found.blueprint;
-        let checked = check_input(blueprint.definition(), input.as_str());
-        match checked.and_then(|()| evaluate_lanes(blueprint, &input)) {
+        let (blueprint, given) = (found.blueprint, input.clone());
+        let check = move || {
+            check_input(blueprint.definition(), given.as_str())?;
+            evaluate_lanes(&blueprint, &given)
+        };
+        match elsewhere(until, check).await? {
             Ok(evaluated) => lanes = evaluated,
             Err(invalid) => return Ok(Err(TaskError::fail(invalid))),
         }

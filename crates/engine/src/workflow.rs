@@ -11,9 +11,9 @@ use serde::Serialize;
 use tracing::Instrument;
 use uuid::Uuid;
 use windlass_core::{
-    BlockingReason, Blueprint, By, Child, Command, Definition, ExecutionContext, Flaw, Identity, Invalid,
-    Json, Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Source, State, Steering, Task, TaskId,
-    Timestamp, TraceParent, Workflow, WorkflowId,
+    BlockingReason, Blueprint, By, Child, Command, Definition, EvaluatedLane, ExecutionContext, Flaw,
+    Identity, Invalid, Json, Name, NewWorkflow, OnConflict, Parents, Place, Rejected, Shared, Source, State,
+    Steering, Task, TaskId, Timestamp, TraceParent, Workflow, WorkflowId,
 };
 use windlass_store::{
     Defined, DefinitionLine, Error, Filter, Page, Receipt, Result, Started, StoredDefinition, WorkflowFilter,
@@ -21,6 +21,7 @@ use windlass_store::{
 };
 
 use crate::client::{Client, Looks};
+use crate::evaluators;
 use crate::flow::{Known, Problem, check_input, children, evaluate_lanes, lint, lint_lanes, refuse_lanes};
 use crate::ids::workflow_id;
 use crate::{observe, trace};
@@ -30,11 +31,10 @@ pub use explain::{Missing, MissingStep, StepAncestor, StepExplanation, StepWaits
 impl Client {
     /// Keeps a definition in this namespace. The same content gives the same version.
     pub async fn define(&self, definition: Definition) -> Result<Defined> {
-        let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
-        check_expressions(&blueprint)?;
+        let blueprint = evaluators::run(move || check_definition(definition)).await?;
         let below = self.definitions_below(&self.namespace, &blueprint).await?;
         check_flaws(lint_lanes(&blueprint, &below))?;
-        self.store.define(self.namespace.clone(), blueprint.definition().clone()).await
+        self.store.define(self.namespace.clone(), blueprint.into_definition()).await
     }
 
     /// A definition of this namespace; the newest of that name if no version is asked for.
@@ -166,7 +166,7 @@ impl Client {
             priority: workflow.priority,
             origin: Some(id),
             carried: carried.collect(),
-            lanes: evaluate_lanes(blueprint, &record.input)?,
+            lanes: evaluate_start(blueprint, &record.input).await?,
             traceparent: tasks.iter().find_map(|task| task.spec.traceparent),
             actor: by.actor,
             ..NewWorkflow::new(workflow_id(), source, record.input.clone())
@@ -188,20 +188,17 @@ impl Client {
                 found.blueprint
             }
             Source::AdHoc(definition) => {
-                let blueprint =
-                    Blueprint::of((**definition).clone()).map_err(|flaws| Rejected::Unsound { flaws })?;
-                check_expressions(&blueprint)?;
-                Arc::new(blueprint)
+                let definition = (**definition).clone();
+                Arc::new(evaluators::run(move || check_definition(definition)).await?)
             }
         };
         let blueprint = definition;
-        let definition = blueprint.definition();
-        check_input(definition, new.input.as_str())?;
-        new.lanes = evaluate_lanes(&blueprint, &new.input)?;
+        new.lanes = evaluate_start(&blueprint, &new.input).await?;
         let below = self.definitions_below(&new.namespace, &blueprint).await?;
         if let Some(refused) = refuse_lanes(&new, &blueprint, &below) {
             return Err(refused.into());
         }
+        let definition = blueprint.definition();
         match (definition.identity, &new.key) {
             (Identity::Strict, None) => new.key = Some(identity_of(&new.input)),
             (Identity::CallerProvided, None) => {
@@ -289,8 +286,26 @@ fn descendants(blueprint: &Blueprint, step: u32) -> BTreeSet<u32> {
     found
 }
 
-fn check_expressions(blueprint: &Blueprint) -> Result<(), Rejected> {
-    check_flaws(lint(blueprint))
+/// Checks the input of a start and evaluates the keys of its lanes, on an evaluator: what that costs is the caller's choice.
+async fn evaluate_start(blueprint: &Arc<Blueprint>, input: &Json) -> Result<Vec<EvaluatedLane>, Invalid> {
+    let steps = &blueprint.definition().steps;
+    let has_keys = steps.iter().any(|step| step.lane.as_ref().is_some_and(Shared::is_template));
+    if blueprint.definition().input.is_none() && !has_keys {
+        return Ok(Vec::new());
+    }
+    let (blueprint, input) = (blueprint.clone(), input.clone());
+    evaluators::run(move || {
+        check_input(blueprint.definition(), input.as_str())?;
+        evaluate_lanes(&blueprint, &input)
+    })
+    .await
+}
+
+/// A definition that is sound, its expressions and its schema too.
+fn check_definition(definition: Definition) -> Result<Blueprint, Rejected> {
+    let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
+    check_flaws(lint(&blueprint))?;
+    Ok(blueprint)
 }
 
 fn check_flaws(problems: Vec<Problem>) -> Result<(), Rejected> {

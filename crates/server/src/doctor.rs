@@ -9,8 +9,8 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use windlass::{
-    Command, Count, Due, Error, Filter, Leadership, Name, Page, RUN, Schedule, State, Store, Timestamp,
-    WORKFLOW, Worker,
+    Command, Count, Due, Error, Filter, Leadership, Name, Page, RUN, RUN_AD_HOC, Schedule, State, Store,
+    Timestamp, WORKFLOW, Worker,
 };
 
 use crate::address::{sqlite_path, without_password};
@@ -379,6 +379,7 @@ fn handlers(counts: &[Count], alive: &[&Worker], paused: &[(Name, Name)], findin
         );
         let takes = match &**kind {
             RUN => "--run-steps".into(),
+            RUN_AD_HOC => "--run-steps --run-ad-hoc".into(),
             WORKFLOW => "--workflows".into(),
             kind => format!("--exec '{kind}=COMMAND'"),
         };

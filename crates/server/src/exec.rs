@@ -64,8 +64,8 @@ pub(crate) struct Setup {
     pub(crate) again: Vec<i32>,
     /// How long a program may go on after it was asked to end.
     pub(crate) patience: Duration,
-    /// The store's address, for programs that submit what follows.
-    pub(crate) store: Environment,
+    /// What programs find in their environment, and what they do not.
+    pub(crate) environment: Environment,
     /// Where programs run; where the worker does, if absent.
     pub(crate) directory: Option<PathBuf>,
     /// Where the last line of each program is left for somebody who watches.
@@ -116,6 +116,9 @@ fn program(context: &Context, command: &str, setup: &Setup) -> Command {
     let entity = task.spec.lane.as_ref().and_then(Lane::entity);
     let step = context.step().map(|step| Workflow::place_name(&step.name, Place::of(task.id)));
     let mut program = Command::new("sh");
+    for name in &setup.environment.unset {
+        program.env_remove(name);
+    }
     program
         .args(["-c", GATE, "sh", command])
         .env("WINDLASS_TASK_ID", context.id().to_string())
@@ -125,8 +128,7 @@ fn program(context: &Context, command: &str, setup: &Setup) -> Command {
         .env("WINDLASS_ATTEMPT", context.attempt().to_string())
         .env("WINDLASS_LEASE", context.lease().to_string())
         .env("WINDLASS_ENTITY", entity.map(|entity| entity.to_string()).unwrap_or_default())
-        .envs(setup.store.set.iter().map(|(name, value)| (name, value)))
-        .env_remove(setup.store.unset)
+        .envs(setup.environment.set.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -83,7 +83,7 @@ const TICK: Duration = Duration::from_millis(100);
   windlass run flow.yaml --retry
 
 The program finds WINDLASS_TASK, WINDLASS_ATTEMPT, WINDLASS_WORKFLOW and WINDLASS_STEP in its environment, and what
-`windlass work` gives.
+`windlass work` gives; with --pass-store also the store.
 
 Exit codes: 0 complete, 1 failed, blocked or cancelled, 2 bad file or not understood, 130 stopped by Ctrl-C.")]
 pub(crate) struct RunArgs {
@@ -101,6 +101,9 @@ pub(crate) struct RunArgs {
     /// How many programs run at once [default: two for each processor]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pool: Option<usize>,
+    /// Let programs find the store in their environment, as WINDLASS_STORE
+    #[arg(long)]
+    pass_store: bool,
 }
 
 impl RunArgs {
@@ -280,7 +283,7 @@ impl Run<'_> {
             programs: programs.clone(),
             again: Vec::new(),
             patience: PATIENCE,
-            store: self.session.environment(),
+            environment: self.session.environment(self.args.pass_store),
             directory: self.path.parent().map(Path::to_owned),
             lines: Some(self.lines.clone()),
         });

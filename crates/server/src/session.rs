@@ -44,13 +44,23 @@ impl Session {
         format!("{name} {}", without_password(self.address()))
     }
 
-    /// What programs that this one starts find in their environment, so that they work on the same store.
-    pub(crate) fn environment(&self) -> Environment {
+    /// What programs that this one starts find in their environment. Unless the store is passed on to them, they find neither where it is nor what opens
+    /// it: nothing that this program reads for itself.
+    pub(crate) fn environment(&self, pass_store: bool) -> Environment {
+        if !pass_store {
+            let is_postgres = is_postgres(self.address());
+            let is_ours = |name: &OsString| {
+                let name = name.to_string_lossy();
+                name.starts_with("WINDLASS_") || (is_postgres && POSTGRES.contains(&&*name))
+            };
+            let unset = std::env::vars_os().map(|(name, _)| name).filter(is_ours).collect();
+            return Environment { set: Vec::new(), unset };
+        }
         let (store, server) = ("WINDLASS_STORE", "WINDLASS_SERVER");
         let (mine, other) = if self.is_remote() { (server, store) } else { (store, server) };
         let ca_file = self.place.ca_file().map(|path| ("WINDLASS_CA_FILE", path.into_os_string()));
         let set = std::iter::once((mine, everywhere(self.address()).into())).chain(ca_file).collect();
-        Environment { set, unset: other }
+        Environment { set, unset: vec![other.into()] }
     }
 
     /// Whether text is coloured.
@@ -169,11 +179,15 @@ impl Session {
     }
 }
 
-/// Variables of the environment.
+/// What opens a PostgreSQL database, and where it is.
+const POSTGRES: [&str; 8] =
+    ["PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSWORD", "PGPASSFILE", "PGSSLMODE", "PGSSLROOTCERT"];
+
+/// Variables of the environment: those that are removed, then those that are set.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) set: Vec<(&'static str, OsString)>,
-    pub(crate) unset: &'static str,
+    pub(crate) unset: Vec<OsString>,
 }
 
 /// A store's address that is good in any directory, if that can be told.

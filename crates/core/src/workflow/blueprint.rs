@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use serde_json::Value;
 
-use super::definition::{Defaults, Definition, Join, RESERVED, RUN, Shared, Step, WORKFLOW};
+use super::definition::{Defaults, Definition, Join, RESERVED, RUN, RUN_AD_HOC, Shared, Step, WORKFLOW};
 use super::graph::Graph;
 use crate::duration;
 use crate::lane::Lane;
@@ -220,7 +220,8 @@ impl Flaws {
         if step.run.as_ref().is_some_and(|program| program.trim().is_empty()) {
             self.push(format!("{path}.run"), "it is empty", "write a command for the shell");
         }
-        if let Some(kind) = step.task.as_ref().filter(|kind| [RUN, WORKFLOW].contains(&&***kind)) {
+        if let Some(kind) = step.task.as_ref().filter(|kind| [RUN, RUN_AD_HOC, WORKFLOW].contains(&&***kind))
+        {
             let advice = "use `run` for a program and `workflow` for a workflow";
             self.push(format!("{path}.task"), format!("{kind:?} is taken"), advice);
         }

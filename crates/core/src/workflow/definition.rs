@@ -20,6 +20,10 @@ use crate::task::DEFAULT_ATTEMPTS;
 /// The kind of steps that run a program.
 pub const RUN: &str = "windlass.run";
 
+/// The kind of steps that run a program in a workflow that was started with a definition of its own. Nobody has stored that definition, so workers
+/// take such steps only if they are told to.
+pub const RUN_AD_HOC: &str = "windlass.run_ad_hoc";
+
 /// The kind of steps that are workflows themselves.
 pub const WORKFLOW: &str = "windlass.workflow";
 
@@ -178,6 +182,17 @@ impl Step {
             Some(Action::Task(kind)) => kind.clone(),
             Some(Action::Workflow(_)) => Name::stored(WORKFLOW),
             Some(Action::Run(_)) | None => Name::stored(RUN),
+        }
+    }
+
+    /// The kind of its task in a workflow whose definition has this version: see [`Workflow::is_own_version`](super::Workflow::is_own_version).
+    #[must_use]
+    pub fn kind_in(&self, version: &str) -> Name {
+        match self.action() {
+            Some(Action::Run(_)) | None if super::Workflow::is_own_version(version) => {
+                Name::stored(RUN_AD_HOC)
+            }
+            _ => self.kind(),
         }
     }
 }

@@ -40,8 +40,8 @@ pub use blueprint::{Blueprint, Flaw};
 pub use builder::{DefinitionBuilder, StepBuilder};
 pub use cascade::{Cascade, Cascaded, Wanted};
 pub use definition::{
-    Action, Child, Defaults, Definition, Growth, Identity, Join, Map, OnFailure, RESERVED, RUN, Retry,
-    Shared, Span, Step, WORKFLOW,
+    Action, Child, Defaults, Definition, Growth, Identity, Join, Map, OnFailure, RESERVED, RUN, RUN_AD_HOC,
+    Retry, Shared, Span, Step, WORKFLOW,
 };
 pub use executions::{Execution, Executions, Gathering};
 pub use graph::Graph;

@@ -242,7 +242,7 @@ fn begin(
     let spec = Spec {
         namespace: workflow.namespace.clone(),
         queue: step.queue.clone().or_else(|| defaults.queue.clone()).unwrap_or_default(),
-        kind: step.kind(),
+        kind: step.kind_in(&workflow.version),
         priority: workflow.priority.saturating_add(step.priority.or(defaults.priority).unwrap_or(0)),
         ageing: Ageing::default(),
         key: None,

@@ -12,7 +12,7 @@ use windlass_core::{
     Shared, Step,
 };
 
-use super::expression::{References, Stage, TYPES};
+use super::expression::{References, STEP_FUEL, Stage, TYPES};
 use super::problem::Problem;
 use super::read::Document;
 use super::template::Template;
@@ -84,29 +84,33 @@ fn said(flaws: &[Flaw]) -> String {
 /// The keys of lanes that hold expressions, for workflows of a definition with this input: what [`NewWorkflow::lanes`] takes. Keys that
 /// differ from item to item are not among them.
 pub fn evaluate_lanes(blueprint: &Blueprint, input: &Json) -> Result<Vec<EvaluatedLane>, Invalid> {
+    let steps = (0..).zip(&blueprint.definition().steps);
+    let with_keys = steps.filter_map(|(number, step)| {
+        let shared = step.lane.as_ref().filter(|shared| shared.is_template())?;
+        Some((number, step, shared))
+    });
+    let with_keys: Vec<(u32, &Step, &Shared)> = with_keys.collect();
+    if with_keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = serde_json::from_str::<Value>(input.as_str());
+    let value = read.map_err(|error| Invalid::new("input", "", format!("JSON ({error})")))?;
+    // One meter for all keys.
+    let mut stage = Stage::new(STEP_FUEL);
+    stage.set("input", &value);
     let mut lanes = Vec::new();
-    let mut value = None;
-    for (number, step) in (0..).zip(&blueprint.definition().steps) {
+    for (number, step, shared) in with_keys {
         let refused = |why: String| {
             let field = format!("lane key of the step {:?}", &*step.name).into();
-            let key = step.lane.as_ref().map_or("", |shared| &shared.key);
-            Invalid { field, ..Invalid::new("", key, format!("a key that this input gives ({why})")) }
+            Invalid { field, ..Invalid::new("", &shared.key, format!("a key that this input gives ({why})")) }
         };
         let Some(key) = LaneKey::of(step).map_err(|flaws| refused(said(&flaws)))? else { continue };
         if key.is_per_item {
             continue;
         }
-        if value.is_none() {
-            value = Some(
-                serde_json::from_str::<Value>(input.as_str()).map_err(|error| refused(error.to_string()))?,
-            );
-        }
-        let mut stage = Stage::new();
-        if let Some(value) = &value {
-            stage.set("input", value);
-        }
+        stage.refuel();
         let filled = key.fill(&stage).map_err(refused)?;
-        lanes.push(EvaluatedLane { step: number, template: key.shared.key.clone(), key: filled });
+        lanes.push(EvaluatedLane { step: number, template: shared.key.clone(), key: filled });
     }
     Ok(lanes)
 }
@@ -118,7 +122,7 @@ pub(crate) fn item_lanes(step: &Step, input: &Json, items: &[Value]) -> Result<V
         _ => return Ok(Vec::new()),
     };
     let input: Value = serde_json::from_str(input.as_str()).map_err(|error| error.to_string())?;
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(STEP_FUEL);
     stage.set("input", &input);
     let lane = |(index, item): (u32, &Value)| {
         stage.refuel();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use windlass_core::{Blueprint, Flaw, Json, RESERVED, Step, WorkflowId, limits};
 
-use super::expression::{Expression, References, Refused, Stage};
+use super::expression::{Expression, References, Refused, STEP_FUEL, Stage};
 use super::template::Template;
 
 /// Bytes of all that the expressions of one step read. Only a step that reads very many others comes near.
@@ -113,7 +113,12 @@ impl Expressions {
     /// Ready to evaluate. Worth keeping where a step has many items: what they share is prepared once.
     #[must_use]
     pub fn bind<'a>(&'a self, scope: &'a Scope) -> Bound<'a> {
-        let mut stage = Stage::new();
+        self.bind_within(scope, STEP_FUEL)
+    }
+
+    /// The same, with so many units of work for all evaluations together.
+    pub(crate) fn bind_within<'a>(&'a self, scope: &'a Scope, most: usize) -> Bound<'a> {
+        let mut stage = Stage::new(most.min(STEP_FUEL));
         let known = |name: &str| scope.results.get(name).unwrap_or(&Value::Null);
         for name in &self.references.names {
             match &**name {
@@ -224,25 +229,31 @@ impl Bound<'_> {
         self.stage.refuel();
         match &self.expressions.input {
             None => Ok(self.scope.text.clone()),
-            Some(template) => payload(template.fill(&self.stage)),
+            Some(template) => self.payload(template.fill(&self.stage)),
         }
     }
 
     /// The payload of an item of the step: the step's `input`, or the item itself.
     pub fn item(&self, index: u32, item: &Value) -> Result<Json, String> {
-        let Some(template) = &self.expressions.input else { return payload(Ok(item.clone())) };
         self.stage.refuel();
+        let Some(template) = &self.expressions.input else { return self.payload(Ok(item.clone())) };
         let index = Value::from(index);
         let mut stage = self.stage.inner();
         stage.set("item", item);
         stage.set("index", &index);
-        payload(template.fill(&stage))
+        self.payload(template.fill(&stage))
     }
-}
 
-fn payload(filled: Result<Value, String>) -> Result<Json, String> {
-    let value = filled.map_err(|error| format!("input: {error}"))?;
-    Json::new("input", &value.to_string()).map_err(|invalid| invalid.to_string())
+    /// Whether it was bound with too little for this answer: bound with more, it may give another.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.stage.is_exhausted()
+    }
+
+    fn payload(&self, filled: Result<Value, String>) -> Result<Json, String> {
+        let text = filled.map_err(|error| format!("input: {error}"))?.to_string();
+        self.stage.charge_bytes(text.len()).map_err(|error| format!("input: {error}"))?;
+        Json::new("input", &text).map_err(|invalid| invalid.to_string())
+    }
 }
 
 /// A value for a message.

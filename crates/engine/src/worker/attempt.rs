@@ -58,7 +58,7 @@ async fn verdict(handlers: &Arc<Handlers>, context: &Context, patience: Duration
         let prepared = tokio::select! {
             biased;
             reason = attempt.stop.stopped() => return judge(attempt, reason, None),
-            prepared = steps::prepare(ClaimedStep { client, workflow, token, payload }) => prepared,
+            prepared = steps::prepare(ClaimedStep { client, workflow, token, payload, until: None }) => prepared,
         };
         match prepared {
             Prepared::Run(flow, payload) => attempt.enter(flow, payload),
@@ -71,7 +71,7 @@ async fn verdict(handlers: &Arc<Handlers>, context: &Context, patience: Duration
         return Verdict::Finished(TaskError::fail(invalid).outcome());
     }
     let mut handler = pin!(caught(handlers, context.clone()));
-    let deadline = attempt.task.spec.timeout.map(|limit| attempt.started + limit);
+    let deadline = attempt.task.spec.timeout.map(|limit| attempt.begun() + limit);
     let out_of_time = async {
         match deadline {
             // A handler that always has something to do leaves no budget for a timer that is asked after it.

@@ -179,6 +179,28 @@ fn evaluation_cannot_do_harm() {
     }
 }
 
+/// Patterns that have to be compiled anew each time, and looked for in a text that leads through most of what they can be in.
+#[test]
+fn patterns_that_differ_cost_what_they_are() {
+    let numbers: Vec<u32> = (0..100).collect();
+    let scope = scope(&json!({"l": numbers, "s": "a".repeat(1_000)}), &[]);
+    let attack = "input.l.all(i, !input.s.matches('(a|aa|aaa){500}c' + string(i)))";
+    let error = soon("patterns that differ", || value(attack, &scope)).unwrap_err();
+    assert!(error.contains("too much work"), "{error}");
+}
+
+#[test]
+fn items_cannot_grow_without_bounds() {
+    let scope = scope(&json!("x".repeat(60_000)), &[]);
+    let large = with_input(json!({"all": "${input}"}));
+    let bound = large.bind(&scope);
+    let refused =
+        (0..100_000).find_map(|index| bound.item(index, &json!(index)).err().map(|error| (index, error)));
+    let (index, error) = refused.unwrap();
+    println!("refused after {index} items");
+    assert!(index > 500 && error.contains("with all its items"), "{error}");
+}
+
 /// What people do with the largest results is not refused.
 #[test]
 fn large_results_can_be_used() {

@@ -104,6 +104,7 @@ mod tests {
     fn limits() -> Limits {
         Limits {
             body_bytes: 10_000,
+            definition_bytes: 10_000,
             body_time: Duration::from_secs(30),
             requests: 1,
             polls: 1,

@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use windlass::evaluators;
 
 use super::App;
 use super::problem::Problem;
@@ -16,12 +17,13 @@ use super::problem::Problem;
 #[derive(Debug)]
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &App) -> Result<Self, Problem> {
         check_type(&request, &["application/json"])?;
-        read_json(&read(request.into_body()).await?).map(Self)
+        let bytes = read(request.into_body()).await?;
+        evaluators::read(bytes.len(), move || read_json(&bytes)).await.map(Self)
     }
 }
 
@@ -29,7 +31,7 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
 #[derive(Debug)]
 pub(crate) struct OptionalBody<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<App> for OptionalBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for OptionalBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &App) -> Result<Self, Problem> {
@@ -39,7 +41,7 @@ impl<T: DeserializeOwned> FromRequest<App> for OptionalBody<T> {
             return read_json(b"{}").map(Self);
         }
         typed?;
-        read_json(&bytes).map(Self)
+        evaluators::read(bytes.len(), move || read_json(&bytes)).await.map(Self)
     }
 }
 
@@ -50,9 +52,10 @@ pub(crate) struct Document(pub(crate) String);
 impl FromRequest<App> for Document {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         check_type(&request, &["application/yaml", "application/json"])?;
         let bytes = read(request.into_body()).await?;
+        app.check_definition_size(bytes.len())?;
         String::from_utf8(bytes.into())
             .map(Self)
             .map_err(|_| Problem::bad_body("the definition is not UTF-8 text; send YAML or JSON in UTF-8"))

@@ -28,8 +28,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use windlass::remote::Responder;
-use windlass::{Client, Name, Windlass};
+use windlass::{Client, Name, Windlass, evaluators};
 
 pub(crate) use caller::Caller;
 use feed::Feed;
@@ -49,6 +50,8 @@ type Answered<T> = Result<T, Problem>;
 pub(crate) struct Limits {
     /// Bytes of one body.
     pub(crate) body_bytes: usize,
+    /// Bytes of one definition.
+    pub(crate) definition_bytes: usize,
     /// How long a body may take to arrive.
     pub(crate) body_time: Duration,
     /// Requests that are worked on at once; those that wait for work do not count.
@@ -114,6 +117,31 @@ impl App {
             Some(namespace) => self.windlass.client().namespace(namespace),
             None => Ok(self.windlass.client()),
         }
+    }
+
+    /// Does what may take long where it keeps nobody else waiting; refused, if too many wait for that already.
+    pub(crate) async fn evaluate<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Answered<T> {
+        if evaluators::is_full() {
+            return Err(Problem::overloaded(
+                "too many definitions and expressions wait to be checked; try again in a moment",
+            ));
+        }
+        Ok(evaluators::run(work).await)
+    }
+
+    /// Whether a definition is short enough to be taken from a request.
+    pub(crate) fn check_definition_size(&self, bytes: usize) -> Answered<()> {
+        let most = self.limits.definition_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let detail = format!(
+            "the definition has {bytes} bytes; this server takes at most {most} (its setting max_definition_bytes)"
+        );
+        Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail))
     }
 
     /// Whether there are tokens, so that others than this machine may be served.

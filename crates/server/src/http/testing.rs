@@ -136,6 +136,7 @@ impl Served {
             Wrapped::new(Arc::new(MemoryStore::new(Arc::new(TokioClock(Instant::now())))), plan.clone());
         let mut limits = Limits {
             body_bytes: 1 << 24,
+            definition_bytes: 1 << 20,
             body_time: Duration::from_secs(30),
             requests: 256,
             polls: 5_000,

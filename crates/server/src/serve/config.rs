@@ -42,6 +42,9 @@ pub(crate) struct SettingArgs {
     /// Bytes of one body [default: 16777216]
     #[arg(long, value_name = "BYTES")]
     max_body_bytes: Option<String>,
+    /// Bytes of one definition [default: 1048576]
+    #[arg(long, value_name = "BYTES")]
+    max_definition_bytes: Option<String>,
     /// How long a request may take to begin to arrive [default: 10s]
     #[arg(long, value_name = "DURATION")]
     header_timeout: Option<String>,
@@ -97,7 +100,7 @@ pub(crate) struct Shown {
 }
 
 /// The names of all settings, and what they are unless said. The store is known before the others.
-const DEFAULTS: [(&str, &str); 18] = [
+const DEFAULTS: [(&str, &str); 19] = [
     ("store", "sqlite:windlass.db"),
     ("listen", "127.0.0.1:7070"),
     ("tls_cert", ""),
@@ -107,6 +110,7 @@ const DEFAULTS: [(&str, &str); 18] = [
     ("max_requests", "256"),
     ("max_waiting", "5000"),
     ("max_body_bytes", "16777216"),
+    ("max_definition_bytes", "1048576"),
     ("header_timeout", "10s"),
     ("body_timeout", "30s"),
     ("rate_limit", "0"),
@@ -285,6 +289,11 @@ impl Config {
             requests: reader.get("max_requests", args.max_requests.as_ref(), number)?,
             polls: reader.get("max_waiting", args.max_waiting.as_ref(), number)?,
             body_bytes: reader.get("max_body_bytes", args.max_body_bytes.as_ref(), number)?,
+            definition_bytes: reader.get(
+                "max_definition_bytes",
+                args.max_definition_bytes.as_ref(),
+                number,
+            )?,
             body_time: reader.get("body_timeout", args.body_timeout.as_ref(), time)?,
             rate: reader.get("rate_limit", args.rate_limit.as_ref(), |text| {
                 text.parse().map_err(|_| "a number of requests per second, 0 for no limit".into())

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 use windlass::{
-    Blocker, Explanation, Facts, Join, LaneHolder, Missing, Name, RUN, State, StepExplanation, StepWaits,
-    Timestamp, WORKFLOW, Why, WorkerId, WorkflowState,
+    Blocker, Explanation, Facts, Join, LaneHolder, Missing, Name, RUN, RUN_AD_HOC, State, StepExplanation,
+    StepWaits, Timestamp, WORKFLOW, Why, WorkerId, WorkflowState,
 };
 
 use super::time;
@@ -329,6 +329,17 @@ fn sentences(facts: &Facts, explanation: &Explanation, command: &str) -> Vec<Str
                 format!("Start one that does: `windlass work --workflows --queue {queue}{namespace}`."),
             ]
         }
+        Why::NoWorker if *spec.kind == *RUN_AD_HOC => {
+            let (queue, namespace) = (&spec.queue, flag(&spec.namespace));
+            vec![
+                format!(
+                    "It is a program of an ad hoc workflow, and no live worker runs those of queue {queue}."
+                ),
+                format!(
+                    "If whoever starts such workflows may run any command there: `windlass work --run-steps --run-ad-hoc --queue {queue}{namespace}`."
+                ),
+            ]
+        }
         Why::NoWorker if *spec.kind == *RUN => {
             let (queue, namespace) = (&spec.queue, flag(&spec.namespace));
             vec![
@@ -428,7 +439,9 @@ mod tests {
     fn every_reason_says_when_or_what_to_do() {
         let base = facts(None);
         assert!(said(&base).contains("windlass work --exec 'email:send=COMMAND'"), "{}", said(&base));
-        for (kind, flag) in [(RUN, "--run-steps"), (WORKFLOW, "--workflows")] {
+        for (kind, flag) in
+            [(RUN, "--run-steps"), (RUN_AD_HOC, "--run-steps --run-ad-hoc"), (WORKFLOW, "--workflows")]
+        {
             let mut step = base.clone();
             step.task.spec.kind = Name::stored(kind);
             let text = said(&step);

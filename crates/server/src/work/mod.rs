@@ -39,8 +39,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
   windlass work --run-steps
 
 The program finds WINDLASS_TASK_ID, WINDLASS_KIND, WINDLASS_ATTEMPT, WINDLASS_LEASE, WINDLASS_QUEUE,
-WINDLASS_NAMESPACE, WINDLASS_ENTITY, WINDLASS_STORE (or WINDLASS_SERVER) and TRACEPARENT in its environment; of a step also
-WINDLASS_WORKFLOW and WINDLASS_STEP.
+WINDLASS_NAMESPACE, WINDLASS_ENTITY and TRACEPARENT in its environment; of a step also WINDLASS_WORKFLOW and WINDLASS_STEP.
+With --pass-store it also finds WINDLASS_STORE (or WINDLASS_SERVER) and WINDLASS_TOKEN, to submit what follows.
 
 Exit codes: 0 stopped as asked or drained, 1 the store cannot be used, 2 not understood, 130 killed by a second Ctrl-C.")]
 pub(crate) struct WorkArgs {

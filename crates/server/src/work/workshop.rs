@@ -10,8 +10,8 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
 use windlass::{
-    Context, Invalid, Lease, Name, NewWorker, Next, Outcome, RUN, ReportResult, StopReason, TaskError,
-    TaskId, WORKFLOW, Windlass, WorkerBuilder, WorkerId, limits,
+    Context, Invalid, Lease, Name, NewWorker, Next, Outcome, RUN, RUN_AD_HOC, ReportResult, StopReason,
+    TaskError, TaskId, WORKFLOW, Windlass, WorkerBuilder, WorkerId, limits,
 };
 
 use crate::duration;
@@ -32,9 +32,15 @@ pub(crate) struct ProgramArgs {
     /// Also start workflows that are steps of others; somebody must, or such steps wait
     #[arg(long)]
     workflows: bool,
-    /// Also run the programs that steps of workflows are, whatever their definitions say, and start workflows that are steps
+    /// Also run the programs that steps of stored definitions are, whatever those say, and start workflows that are steps
     #[arg(long)]
     run_steps: bool,
+    /// With --run-steps, also run the programs of workflows that were started with steps of their own: whoever may start those chooses the commands
+    #[arg(long, requires = "run_steps")]
+    run_ad_hoc: bool,
+    /// Let programs find the store or server, and the token, in their environment: WINDLASS_STORE or WINDLASS_SERVER, and WINDLASS_TOKEN
+    #[arg(long)]
+    pass_store: bool,
     /// Take from this queue; may be given several times
     #[arg(long = "queue", value_name = "QUEUE", default_value = "default", value_parser = Name::queue)]
     pub(super) queues: Vec<Name>,
@@ -65,10 +71,11 @@ impl ProgramArgs {
 
     /// What the worker takes.
     pub(crate) fn kinds(&self) -> Vec<Name> {
-        let steps: &[&str] = match (self.run_steps, self.workflows) {
-            (true, _) => &[RUN, WORKFLOW],
-            (false, true) => &[WORKFLOW],
-            (false, false) => &[],
+        let steps: &[&str] = match (self.run_steps, self.run_ad_hoc, self.workflows) {
+            (true, true, _) => &[RUN, RUN_AD_HOC, WORKFLOW],
+            (true, false, _) => &[RUN, WORKFLOW],
+            (false, _, true) => &[WORKFLOW],
+            (false, _, false) => &[],
         };
         let execs = self.exec.iter().map(|exec| exec.kind.clone());
         execs.chain(steps.iter().map(|kind| Name::stored(kind))).collect()
@@ -143,6 +150,7 @@ struct Ledger {
 #[derive(Debug)]
 pub(crate) struct Workshop {
     commands: BTreeMap<Name, String>,
+    run_ad_hoc: bool,
     setup: Setup,
     ledger: Mutex<Ledger>,
     teller: Teller,
@@ -159,11 +167,12 @@ impl Workshop {
     ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             commands: args.exec.iter().map(|exec| (exec.kind.clone(), exec.command.clone())).collect(),
+            run_ad_hoc: args.run_ad_hoc,
             setup: Setup {
                 programs: Programs::new()?,
                 again: args.retry_on.clone(),
                 patience: args.patience,
-                store: session.environment(),
+                environment: session.environment(args.pass_store),
                 directory: None,
                 lines: None,
             },
@@ -197,6 +206,9 @@ impl Workshop {
         if args.run_steps {
             worker = worker.handle_kind(RUN, |_| async { Ok(Value::Null) });
         }
+        if args.run_ad_hoc {
+            worker = worker.handle_kind(RUN_AD_HOC, |_| async { Ok(Value::Null) });
+        }
         if args.run_steps || args.workflows {
             worker = worker.starts_workflows();
         }
@@ -217,7 +229,8 @@ impl Workshop {
         let kind = &context.task().spec.kind;
         let ended = match self.commands.get(kind) {
             Some(command) => exec::run(&context, command, &self.setup).await,
-            None if &**kind == RUN => exec::run_step(&context, &self.setup).await,
+            None if **kind == *RUN && context.is_ad_hoc() && !self.run_ad_hoc => Err(not_mine(&context)),
+            None if [RUN, RUN_AD_HOC].contains(&&**kind) => exec::run_step(&context, &self.setup).await,
             None => return next.run(context).await,
         };
         let outcome = ended.map_or_else(TaskError::outcome, |result| Outcome::Completed { result });
@@ -270,6 +283,17 @@ impl Workshop {
         });
         Answer::new(text, &json)
     }
+}
+
+/// How long a step that this worker must not run waits for another.
+const ANOTHER: Duration = Duration::from_secs(60);
+
+/// Before ad hoc programs had a kind of their own, they had that of all programs: such a step may still be in the store.
+fn not_mine(context: &Context) -> TaskError {
+    context.log(
+        "put off: it is a program of an ad hoc workflow, which takes a worker with --run-steps --run-ad-hoc",
+    );
+    TaskError::snooze(ANOTHER)
 }
 
 /// What an end counts as, and the end in words. What a program that was stopped says is not its own end.

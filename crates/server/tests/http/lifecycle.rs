@@ -346,8 +346,10 @@ fn a_server_that_works_runs_programs() {
     let place = Place::new();
     let (mut talk, mut go) = (place.fifo("talk"), place.fifo("go"));
     let slow = "slow=echo begun > talk; read x < go; echo done";
-    let mut server =
-        Server::in_place(place, &["--work", "--exec", "greet=echo hello", "--exec", slow, "--run-steps"]);
+    let mut server = Server::in_place(
+        place,
+        &["--work", "--exec", "greet=echo hello", "--exec", slow, "--run-steps", "--run-ad-hoc"],
+    );
     let id = server.submit(&json!({ "kind": "greet" }));
     assert_eq!(server.until(&format!("/v1/tasks/{id}"), "completed")["result"], "hello");
     let steps = json!({ "a": { "run": "echo 1" }, "b": { "run": "echo 2", "needs": ["a"] } });

@@ -7,6 +7,7 @@ mod support;
 
 mod access;
 mod bodies;
+mod cost;
 mod events;
 mod hardening;
 mod kit;

@@ -8,6 +8,7 @@ mod support;
 mod crash_loop;
 mod fleet;
 mod log;
+mod programs;
 mod results;
 mod stopping;
 mod traces;

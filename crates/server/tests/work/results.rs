@@ -174,7 +174,7 @@ fn the_environment_names_the_task() {
         "none",
     ]);
     let command = "look=env | grep ^WINDLASS_ | sort >> seen; test $WINDLASS_ATTEMPT = 2 || exit 75";
-    place.drain(&["--exec", command, "--queue", "q", "--namespace", "n"]);
+    place.drain(&["--exec", command, "--queue", "q", "--namespace", "n", "--pass-store"]);
     let store = std::path::absolute(place.path().join("windlass.db")).unwrap();
     let store = match place.server() {
         Some(server) => format!("WINDLASS_SERVER={server}"),
@@ -194,7 +194,7 @@ fn a_program_submits_what_follows() {
     let place = Place::new();
     place.submit(&["first"]);
     let first = r#"first=cd / && "$WINDLASS" submit second '{"after": "first"}' --key "$WINDLASS_TASK_ID""#;
-    let said = place.drain(&["--exec", first, "--exec", "second=cat > second"]);
+    let said = place.drain(&["--exec", first, "--exec", "second=cat > second", "--pass-store"]);
     assert_eq!(said.out, "2 completed, 0 failed attempts, 0 others\n");
     assert_eq!(place.read("second"), r#"{"after": "first"}"#);
 }

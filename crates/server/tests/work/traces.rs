@@ -76,7 +76,7 @@ fn programs_find_what_their_task_is_part_of() {
 fn what_a_program_submits_goes_on() {
     let place = Place::new();
     place.submit(&["first", "--traceparent", FIRST]);
-    place.drain(&["--exec", r#"first="$WINDLASS" submit second --json"#]);
+    place.drain(&["--exec", r#"first="$WINDLASS" submit second --json"#, "--pass-store"]);
     let second = place.tasks().into_iter().find(|task| task["kind"] == "second").unwrap();
     assert_eq!(second["traceparent"], FIRST);
 }
@@ -98,7 +98,7 @@ fn steps_find_what_their_workflow_is_part_of() {
         ("", &["workflow", "start", "--file", "flow.yaml"], "nothing"),
     ] {
         let id = id(&place, trace, arguments);
-        place.drain(&["--run-steps"]);
+        place.drain(&["--run-steps", "--run-ad-hoc"]);
         let tasks = place.json(&["task", "list", "--workflow", &id])["tasks"].as_array().unwrap().clone();
         let items = tasks.iter().filter_map(|task| task["id"].as_str());
         let mut results: Vec<_> = items.map(|id| place.task(id)["result"].clone()).collect();

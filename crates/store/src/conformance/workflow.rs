@@ -426,7 +426,7 @@ async fn what_a_definition_says_is_what_its_steps_are(case: &Case) {
     };
     assert_eq!(told(0), ("bulk", super::KIND, Some(7), Some(120), 2));
     assert_eq!(told(1), ("mail", "mail:send", Some(1), Some(5), 1));
-    assert_eq!(told(2), ("bulk", "windlass.run", Some(7), Some(120), 2));
+    assert_eq!(told(2), ("bulk", "windlass.run_ad_hoc", Some(7), Some(120), 2));
     assert_eq!(told(3), ("bulk", "windlass.workflow", Some(7), Some(120), 2));
     assert_eq!(specs[1].lane.as_ref().map(|lane| (lane.key(), lane.limit())), Some(("smtp", 2)));
     assert_eq!(specs[0].retry.base.as_secs(), 3);

@@ -18,7 +18,7 @@ use windlass_core::limits;
 
 use super::problem::quote;
 use rewrite::Rewrite;
-pub(super) use stage::Stage;
+pub(super) use stage::{STEP_FUEL, Stage};
 
 /// Brackets within brackets.
 const BRACKETS: usize = 33;

@@ -26,8 +26,15 @@ pub(super) const FUEL: usize = 4_000_000;
 /// What it costs to copy rather than to look.
 const COPY: usize = 4;
 
-/// What it costs to compile a pattern that was not seen before in this evaluation.
+/// Units of all evaluations of one step: a condition, a list, and the input of each item. Ten of the largest expressions, or 160 MB of items.
+pub(in crate::flow) const STEP_FUEL: usize = 10 * FUEL;
+
+/// What it costs to compile a pattern that was not seen before in this evaluation, and each of its states.
 const PATTERN: usize = 20_000;
+const PATTERN_STATE: usize = 8;
+
+/// What it costs to find out that a pattern is too large: it is compiled until then.
+const PATTERN_REFUSED: usize = PATTERN_BYTES / 4;
 
 /// Bytes of a compiled pattern, and of what is remembered while it is looked for.
 const PATTERN_BYTES: usize = 1 << 20;
@@ -35,29 +42,132 @@ const PATTERN_BYTES: usize = 1 << 20;
 /// How often that memory may overflow. A pattern that needs more would have to be followed state by state, which can take a minute.
 const PATTERN_OVERFLOWS: usize = 4;
 
-/// Counts the work of one evaluation.
-#[derive(Default)]
+/// Compiled patterns that are kept from one evaluation to the next.
+const PATTERNS_KEPT: usize = 16;
+
+/// Counts the work of the evaluations of one step.
 struct Meter {
+    /// What all evaluations together may use.
+    most: usize,
+    /// What earlier evaluations used.
+    spent: AtomicUsize,
     used: AtomicUsize,
     is_empty: AtomicBool,
     written: AtomicUsize,
-    patterns: Mutex<HashMap<String, (DFA, Cache)>>,
+    patterns: Mutex<HashMap<String, Pattern>>,
+}
+
+/// A compiled pattern, with what was found out about it in this evaluation.
+struct Pattern {
+    dfa: DFA,
+    cache: Cache,
+    /// Whether this evaluation has paid for it.
+    is_paid: bool,
+}
+
+impl Pattern {
+    fn compile(pattern: &str) -> Option<Self> {
+        let config = Config::new()
+            .cache_capacity(PATTERN_BYTES)
+            .skip_cache_capacity_check(true)
+            .minimum_cache_clear_count(Some(PATTERN_OVERFLOWS))
+            .unicode_word_boundary(true);
+        let dfa = DFA::builder()
+            .configure(config)
+            .thompson(thompson::Config::new().nfa_size_limit(Some(PATTERN_BYTES)))
+            .build(pattern)
+            .ok()?;
+        let cache = dfa.create_cache();
+        Some(Self { dfa, cache, is_paid: false })
+    }
+
+    /// How many states the pattern has as an automaton.
+    fn states(&self) -> usize {
+        self.dfa.get_nfa().states().len()
+    }
+
+    /// Whether a text has a match. A byte that leads from a known state to a known one costs little; whatever leads elsewhere has all states of the
+    /// automaton looked at, and is charged so, before it is done. The outer error is the meter's; the inner one says that it cannot be told.
+    fn is_match(&mut self, text: &str, meter: &Meter) -> Result<Result<bool, ()>, ExecutionError> {
+        let step = self.states() / 2 + 1;
+        meter.charge(text.len() / 16 + 1)?;
+        let Self { dfa, cache, .. } = self;
+        let Ok(mut state) = dfa.start_state_forward(cache, &Input::new(text)) else { return Ok(Err(())) };
+        for (at, byte) in text.bytes().enumerate() {
+            let known = match state.is_tagged() {
+                true => None,
+                false => Some(dfa.next_state_untagged(cache, state, byte)).filter(|next| !next.is_unknown()),
+            };
+            state = match known {
+                Some(next) => next,
+                None => {
+                    meter.charge(step)?;
+                    let Ok(next) = dfa.next_state(cache, state, byte) else { return Ok(Err(())) };
+                    next
+                }
+            };
+            // A match is seen one byte late. One that ends within a character is none, and what comes after it is not known here.
+            if state.is_match() {
+                return Ok(if text.is_char_boundary(at) { Ok(true) } else { Err(()) });
+            }
+            if state.is_dead() || state.is_quit() {
+                return Ok(if state.is_dead() { Ok(false) } else { Err(()) });
+            }
+        }
+        meter.charge(step)?;
+        Ok(dfa.next_eoi_state(cache, state).map(|end| end.is_match()).map_err(|_| ()))
+    }
 }
 
 impl Meter {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            spent: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            is_empty: AtomicBool::new(false),
+            written: AtomicUsize::new(0),
+            patterns: Mutex::default(),
+        }
+    }
+
+    /// What this evaluation may use.
+    fn limit(&self) -> usize {
+        FUEL.min(self.most.saturating_sub(self.spent.load(Ordering::Relaxed)))
+    }
+
     fn charge(&self, units: usize) -> Result<(), ExecutionError> {
         let used = self.used.load(Ordering::Relaxed).saturating_add(units);
         self.used.store(used, Ordering::Relaxed);
-        if used > FUEL {
+        if used > self.limit() {
             self.is_empty.store(true, Ordering::Relaxed);
             return Err(ExecutionError::function_error("meter", TOO_MUCH));
         }
         Ok(())
     }
 
+    /// The next evaluation begins.
+    fn refuel(&self) {
+        let used = self.used.swap(0, Ordering::Relaxed);
+        let spent = self.spent.load(Ordering::Relaxed).saturating_add(used);
+        self.spent.store(spent, Ordering::Relaxed);
+        self.written.store(0, Ordering::Relaxed);
+        self.is_empty.store(spent > self.most, Ordering::Relaxed);
+        let mut patterns = self.patterns.lock().unwrap_or_else(PoisonError::into_inner);
+        if patterns.len() > PATTERNS_KEPT {
+            patterns.clear();
+        }
+        // Each evaluation pays for what it uses, whether or not another has used it before: what an item costs must not depend on others.
+        for Pattern { dfa, cache, is_paid } in patterns.values_mut() {
+            if std::mem::take(is_paid) {
+                cache.reset(dfa);
+            }
+        }
+    }
+
     /// Charges for a value. Loops pass over errors, so this has to be quick when nothing is left.
     fn charge_value(&self, value: &dyn Val, factor: usize) -> Result<(), ExecutionError> {
-        let mut left = FUEL.saturating_sub(self.used.load(Ordering::Relaxed)) / factor + 1;
+        let mut left = self.limit().saturating_sub(self.used.load(Ordering::Relaxed)) / factor + 1;
         let before = left;
         weigh(value, &mut left);
         self.charge((before - left) * factor)
@@ -71,28 +181,27 @@ impl Meter {
             return Err(ExecutionError::function_error("meter", TOO_MUCH));
         }
         let mut patterns = self.patterns.lock().unwrap_or_else(PoisonError::into_inner);
-        if !patterns.contains_key(pattern) {
+        if !patterns.get(pattern).is_some_and(|known| known.is_paid) {
             self.charge(PATTERN)?;
-            let config = Config::new()
-                .cache_capacity(PATTERN_BYTES)
-                .skip_cache_capacity_check(true)
-                .minimum_cache_clear_count(Some(PATTERN_OVERFLOWS))
-                .unicode_word_boundary(true);
-            let dfa = DFA::builder()
-                .configure(config)
-                .thompson(thompson::Config::new().nfa_size_limit(Some(PATTERN_BYTES)))
-                .build(pattern)
-                .map_err(|_| refused("cannot be read, or is too large"))?;
-            let cache = dfa.create_cache();
-            patterns.insert(pattern.into(), (dfa, cache));
+            if !patterns.contains_key(pattern) {
+                let Some(compiled) = Pattern::compile(pattern) else {
+                    self.charge(PATTERN_REFUSED)?;
+                    return Err(refused("cannot be read, or is too large"));
+                };
+                patterns.insert(pattern.into(), compiled);
+            }
         }
-        let Some((dfa, cache)) = patterns.get_mut(pattern) else { return Ok(false) };
-        let found = dfa.try_search_fwd(cache, &Input::new(text).earliest(true));
-        found.map(|found| found.is_some()).map_err(|_| refused("is too much work for this text"))
+        let Some(known) = patterns.get_mut(pattern) else { return Ok(false) };
+        if !std::mem::replace(&mut known.is_paid, true) {
+            self.charge(known.states() * PATTERN_STATE)?;
+        }
+        known.is_match(text, self)?.map_err(|()| refused("is too much work for this text"))
     }
 }
 
 const TOO_MUCH: &str = "it is too much work for an expression; do it in a step";
+
+const TOO_MUCH_TOGETHER: &str = "the expressions of this step, with all its items, are too much work together; do some of it in another step";
 
 /// Takes as much as there is of a value from what is left.
 fn weigh(value: &dyn Val, left: &mut usize) {
@@ -138,8 +247,9 @@ pub(in crate::flow) struct Stage<'p, 'v> {
 }
 
 impl<'p, 'v> Stage<'p, 'v> {
-    pub(in crate::flow) fn new() -> Self {
-        let meter = Arc::new(Meter::default());
+    /// A stage on which all evaluations together may use so many units.
+    pub(in crate::flow) fn new(most: usize) -> Self {
+        let meter = Arc::new(Meter::new(most));
         let mut context = Context::with_env(Arc::clone(&ENV));
         let mut add = |name: &str, function: Function| {
             // Fails only for names that the library has, and no name of its begins so.
@@ -225,12 +335,24 @@ impl<'p, 'v> Stage<'p, 'v> {
         Stage { context: self.context.new_inner_scope(), meter: Arc::clone(&self.meter) }
     }
 
-    /// The next evaluation has the whole meter to itself.
+    /// The next evaluation has a meter of its own.
     pub(in crate::flow) fn refuel(&self) {
-        self.meter.used.store(0, Ordering::Relaxed);
-        self.meter.written.store(0, Ordering::Relaxed);
-        self.meter.is_empty.store(false, Ordering::Relaxed);
-        self.meter.patterns.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.meter.refuel();
+    }
+
+    /// Charges for bytes that were written.
+    pub(in crate::flow) fn charge_bytes(&self, bytes: usize) -> Result<(), String> {
+        self.meter.charge(bytes / 16 * COPY).map_err(|_| self.exhausted().into())
+    }
+
+    /// Whether nothing is left of what all evaluations together may use. Another stage, with more, may come further.
+    pub(in crate::flow) fn is_exhausted(&self) -> bool {
+        let (spent, used) = (&self.meter.spent, &self.meter.used);
+        spent.load(Ordering::Relaxed).saturating_add(used.load(Ordering::Relaxed)) > self.meter.most
+    }
+
+    fn exhausted(&self) -> &'static str {
+        if self.is_exhausted() { TOO_MUCH_TOGETHER } else { TOO_MUCH }
     }
 
     /// The value of an expression.
@@ -243,7 +365,7 @@ impl<'p, 'v> Stage<'p, 'v> {
         let evaluated = evaluated.unwrap_or_else(|_| Err("it cannot be evaluated".into()));
         // Some operators pass over errors of their operands; this one counts in any case.
         let evaluated = match self.meter.is_empty.load(Ordering::Relaxed) {
-            true => Err(TOO_MUCH.into()),
+            true => Err(self.exhausted().into()),
             false => evaluated,
         };
         evaluated.map_err(|error| format!("{}: {error}", quote(expression.source.trim())))
@@ -377,3 +499,7 @@ fn say(error: &ExecutionError) -> String {
         _ => "it cannot be evaluated".into(),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stdout)]
+mod tests;

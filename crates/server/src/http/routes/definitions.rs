@@ -93,7 +93,7 @@ async fn apply(
     Document(text): Document,
 ) -> Answered<Json<AppliedJson>> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
-    let definition = read(&text)?;
+    let definition = app.evaluate(move || read(&text)).await??;
     if *definition.name != *name {
         let detail = format!(
             "the definition is called {:?} and the path says {name:?}; make them the same",

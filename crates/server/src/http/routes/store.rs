@@ -10,9 +10,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::time::{Instant, sleep_until};
-use windlass::Error;
 use windlass::remote::{LONGEST_WATCH, PROTOCOL, PROTOCOL_HEADER, Responder, STORE_PATH, WATCH_PATH};
-use windlass::verbs::{Call, ConnectionCall, Deregister, Register};
+use windlass::verbs::{Call, ConnectionCall, Define, Deregister, Register, Start};
+use windlass::{Definition, Error, Source, evaluators};
 
 use super::super::extract::{check_type, read};
 use super::super::{Answered, App, Caller, Problem};
@@ -32,7 +32,7 @@ async fn watch(Shared(app): Shared<App>, request: Request) -> Response {
 }
 
 async fn asked(app: &App, caller: Caller, request: Request) -> Answered<Vec<u8>> {
-    let decoded = decode(request).await;
+    let decoded = decode(app, request).await;
     if !matches!(decoded, Ok(Ok(Call::Heartbeat(_)))) {
         app.guard.tokens.count(&caller, app.limits.rate)?;
     }
@@ -60,7 +60,7 @@ async fn asked(app: &App, caller: Caller, request: Request) -> Answered<Vec<u8>>
 }
 
 async fn watched(app: &App, request: Request) -> Answered<Vec<u8>> {
-    let call = match decode(request).await? {
+    let call = match decode(app, request).await? {
         Ok(call) => call,
         Err(refused) => return Ok(app.responder.refusal(refused)),
     };
@@ -78,7 +78,7 @@ async fn watched(app: &App, request: Request) -> Answered<Vec<u8>> {
 }
 
 /// The call in a request. The inner error is one that the store would have, and is told as such.
-async fn decode(request: Request) -> Answered<Result<Call, Error>> {
+async fn decode(app: &App, request: Request) -> Answered<Result<Call, Error>> {
     let spoken = request.headers().get(PROTOCOL_HEADER).and_then(|value| value.to_str().ok());
     if spoken != Some(&*PROTOCOL.to_string()) {
         let detail = format!(
@@ -88,9 +88,32 @@ async fn decode(request: Request) -> Answered<Result<Call, Error>> {
         return Err(Problem::new(StatusCode::CONFLICT, "protocol_mismatch", detail));
     }
     check_type(&request, &["application/json"])?;
-    match Responder::read(&read(request.into_body()).await?) {
+    let bytes = read(request.into_body()).await?;
+    let (length, most) = (bytes.len(), app.limits.definition_bytes);
+    let read = move || {
+        let read = Responder::read(&bytes);
+        // A short request holds no long definition.
+        let definition = read.as_ref().ok().and_then(definition).filter(|_| length > most);
+        let size = definition.map_or(0, |definition| definition.content().len());
+        (read, size)
+    };
+    let (read, size) = evaluators::read(length, read).await;
+    app.check_definition_size(size)?;
+    match read {
         Err(Error::Unusable(why)) => Err(Problem::bad_body(why)),
         read => Ok(read),
+    }
+}
+
+/// The definition that comes with a call.
+fn definition(call: &Call) -> Option<&Definition> {
+    match call {
+        Call::Define(Define { definition, .. }) => Some(definition),
+        Call::Start(Start { workflow }) => match &workflow.source {
+            Source::AdHoc(definition) => Some(definition),
+            Source::Named { .. } => None,
+        },
+        _ => None,
     }
 }
 

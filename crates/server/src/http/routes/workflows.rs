@@ -11,13 +11,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::verbs::{GetWorkflow, ListReadyWorkflows, ListWorkflows, Start, Steer};
 use windlass::{
-    By, Command, Inspection, Invalid, Name, NewWorkflow, ReadyWorkflow, Rejected, Source, Steering,
-    WorkflowFilter, WorkflowId,
+    By, Command, Invalid, Name, NewWorkflow, ReadyWorkflow, Rejected, Source, Steering, WorkflowFilter,
+    WorkflowId,
 };
 
 use super::super::extract::{BothInPath, InPath, JsonBody, OptionalBody, Query};
 use super::super::trace::{TRACEPARENT, Trace};
-use super::super::{Answered, App, Caller};
+use super::super::{Answered, App, Caller, Problem};
 use super::definitions::read;
 use super::tasks::{ByJson, ResolveJson, RetryJson, answer, at_most, bad_query, page, query_problem, words};
 use crate::picture::Format;
@@ -117,7 +117,7 @@ struct AdHoc<'a> {
 
 impl NewWorkflowJson {
     /// What it follows.
-    fn source(&self) -> Answered<Source> {
+    async fn source(&self, app: &App) -> Answered<Source> {
         match (&self.definition, &self.steps) {
             (_, Some(_)) if self.version.is_some() => {
                 let given = self.version.as_deref().unwrap_or_default();
@@ -128,7 +128,8 @@ impl NewWorkflowJson {
                 let (defaults, on_failure) = (self.defaults.as_deref(), self.on_failure.as_deref());
                 let text = serde_json::to_string(&AdHoc { name, defaults, on_failure, steps });
                 let text = text.map_err(|error| Invalid::new("steps", &error.to_string(), "JSON"))?;
-                Ok(Source::AdHoc(Box::new(read(&text)?)))
+                app.check_definition_size(text.len())?;
+                Ok(Source::AdHoc(Box::new(app.evaluate(move || read(&text)).await??)))
             }
             (Some(_), None) if self.defaults.is_some() || self.on_failure.is_some() => {
                 Err(Invalid::number("defaults, on_failure", (), "none, unless there are steps").into())
@@ -142,10 +143,10 @@ impl NewWorkflowJson {
         }
     }
 
-    fn start(&self, app: &App, trace: Trace) -> Answered<NewWorkflow> {
+    async fn start(&self, app: &App, trace: Trace) -> Answered<NewWorkflow> {
         let traceparent = self.traceparent.as_deref().map(str::parse).transpose()?.or(trace.0);
         let client = app.client(self.namespace.as_deref())?;
-        let mut start = match self.source()? {
+        let mut start = match self.source(app).await? {
             Source::AdHoc(definition) => client.start_ad_hoc(*definition),
             Source::Named { name, .. } => client.start(&name),
         };
@@ -186,7 +187,7 @@ async fn start(
     trace: Trace,
     JsonBody(body): JsonBody<NewWorkflowJson>,
 ) -> Answered<(StatusCode, Json<StartedJson>)> {
-    let workflow = body.start(&app, trace)?;
+    let workflow = body.start(&app, trace).await?;
     let Start { workflow } = app.gate(&caller).admit(Start { workflow }).await?;
     let started = match (app.client(None)?.start_workflow(workflow).await, &body.id) {
         (Err(error), Some(id)) if matches!(error.rejected(), Some(Rejected::WorkflowIdConflict { .. })) => {
@@ -352,9 +353,23 @@ async fn get(
     Ok(answer(&SeenJson::of(&seen)))
 }
 
-async fn inspect(app: &App, caller: &Caller, id: WorkflowId) -> Answered<Inspection> {
-    app.gate(caller).admit(GetWorkflow { id }).await?;
-    Ok(app.client(None)?.inspect(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?)
+/// Steps and items of a workflow that is drawn. All of them are read for it.
+const MOST_DRAWN: u32 = 100_000;
+
+/// Draws a workflow as it stands.
+async fn draw(app: &App, caller: &Caller, id: WorkflowId, format: Format) -> Answered<String> {
+    let unknown = Rejected::UnknownWorkflow { workflow: id };
+    let record = app.gate(caller).run(GetWorkflow { id }).await?.ok_or(unknown)?;
+    let tasks = record.workflow.counts.total();
+    if tasks > MOST_DRAWN {
+        let detail = format!(
+            "the workflow has {tasks} steps and items, and at most {MOST_DRAWN} are drawn; `windlass definition show NAME --graph svg` draws its definition"
+        );
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "too_large", detail));
+    }
+    let inspection =
+        app.client(None)?.inspect(id).await?.ok_or(Rejected::UnknownWorkflow { workflow: id })?;
+    app.evaluate(move || format.text(&inspection.drawing())).await
 }
 
 /// The picture of a workflow as it stands
@@ -365,8 +380,8 @@ async fn graph_svg(
     caller: Caller,
     InPath(id): InPath<WorkflowId>,
 ) -> Answered<Response> {
-    let drawing = inspect(&app, &caller, id).await?.drawing();
-    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], Format::Svg.text(&drawing)).into_response())
+    let text = draw(&app, &caller, id, Format::Svg).await?;
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], text).into_response())
 }
 
 /// The picture of a workflow as it stands, for Mermaid
@@ -377,9 +392,8 @@ async fn graph_mermaid(
     caller: Caller,
     InPath(id): InPath<WorkflowId>,
 ) -> Answered<Response> {
-    let drawing = inspect(&app, &caller, id).await?.drawing();
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Format::Mermaid.text(&drawing))
-        .into_response())
+    let text = draw(&app, &caller, id, Format::Mermaid).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
 }
 
 /// Steps that come before another.

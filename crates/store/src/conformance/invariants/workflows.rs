@@ -157,7 +157,7 @@ fn check_places(WorkflowRecord { workflow, blueprint, .. }: &WorkflowRecord, own
     let steps = &blueprint.definition().steps;
     for Record { task, .. } in own {
         let step = &steps[usize::try_from(Place::of(task.id).step).unwrap()];
-        assert_eq!(task.spec.kind, step.kind(), "{}: the kind of its step", task.id);
+        assert_eq!(task.spec.kind, step.kind_in(&workflow.version), "{}: the kind of its step", task.id);
         assert_eq!(task.spec.namespace, workflow.namespace, "{}: the namespace of its workflow", task.id);
     }
 }
