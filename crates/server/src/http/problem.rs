@@ -10,7 +10,7 @@ use windlass::{Error, Invalid, Rejected};
 const RETRY_AFTER: u32 = 1;
 
 /// Every code there is, with its status. `docs/http.md` says what each means; a code that was told once is never given another meaning.
-const CODES: [(&str, StatusCode); 63] = [
+const CODES: [(&str, StatusCode); 65] = [
     // Of the server.
     ("bad_request", StatusCode::BAD_REQUEST),
     ("unauthenticated", StatusCode::UNAUTHORIZED),
