@@ -55,17 +55,17 @@ impl FromStr for Scope {
     }
 }
 
-/// Which queues: `*` for all, `mail-*` for those that begin so, or the name of one.
+/// Which queues or namespaces: `*` for all, `mail-*` for those whose name begins with `mail-`, or the name of one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct QueuePattern(Box<str>);
+pub struct NamePattern(Box<str>);
 
-impl QueuePattern {
-    /// Whether it names `queue`.
+impl NamePattern {
+    /// Whether it matches `name`.
     #[must_use]
-    pub fn matches(&self, queue: &Name) -> bool {
+    pub fn matches(&self, name: &Name) -> bool {
         match self.0.strip_suffix('*') {
-            Some(beginning) => queue.starts_with(beginning),
-            None => **queue == *self.0,
+            Some(beginning) => name.starts_with(beginning),
+            None => **name == *self.0,
         }
     }
 
@@ -76,20 +76,20 @@ impl QueuePattern {
     }
 }
 
-impl fmt::Display for QueuePattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl FromStr for QueuePattern {
+impl FromStr for NamePattern {
     type Err = Invalid;
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let beginning = text.strip_suffix('*');
         // What comes before the star is the beginning of a name.
-        if beginning != Some("") && Name::queue(beginning.unwrap_or(text)).is_err() {
-            let expected = "the name of a queue, or the beginning of one and *";
-            return Err(Invalid::new("queue pattern", text, expected));
+        if beginning != Some("") && Name::new("pattern", beginning.unwrap_or(text)).is_err() {
+            let expected = "a name, or the beginning of one and *";
+            return Err(Invalid::new("pattern", text, expected));
         }
         Ok(Self(text.into()))
     }
@@ -107,21 +107,69 @@ pub struct AccessToken {
     /// What it may be used for.
     pub scopes: BTreeSet<Scope>,
     /// With which queues; with all, if empty.
-    pub queues: Vec<QueuePattern>,
+    pub queues: Vec<NamePattern>,
+    /// In which namespaces; in all, if empty.
+    pub namespaces: Vec<NamePattern>,
+    /// The groups that its holder belongs to.
+    pub groups: Vec<Name>,
     /// When it was made.
     pub created_at: Timestamp,
     /// Who made it.
     pub created_by: Option<String>,
     /// When it ends.
     pub expires_at: Option<Timestamp>,
+    /// The secret before the last rotation, which is accepted for a while.
+    pub previous: Option<PreviousSecret>,
+    /// When it was last used, to about a minute; absent if it never was.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// The secret that a token had before it was rotated.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviousSecret {
+    /// What it is found by.
+    pub id: String,
+    /// The digest of the secret.
+    pub digest: [u8; 32],
+    /// Until when it is accepted.
+    pub expires_at: Timestamp,
+}
+
+/// A digest that belongs in no log.
+struct Hidden;
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl fmt::Debug for PreviousSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, digest: _, expires_at } = self;
+        f.debug_struct("PreviousSecret")
+            .field("id", id)
+            .field("digest", &Hidden)
+            .field("expires_at", expires_at)
+            .finish()
+    }
+}
+
+/// Whether a text can be the id of a secret.
+pub(crate) fn check_secret_id(id: &str) -> Result<(), Invalid> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if id.len() != 8 || !id.bytes().all(is_digit) {
+        return Err(Invalid::new("token id", id, "8 digits from 0-9 a-f"));
+    }
+    Ok(())
 }
 
 impl AccessToken {
     /// Whether it is within bounds.
     pub fn check(&self) -> Result<(), Invalid> {
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if self.id.len() != 8 || !self.id.bytes().all(is_digit) {
-            return Err(Invalid::new("token id", &self.id, "8 digits from 0-9 a-f"));
+        check_secret_id(&self.id)?;
+        if let Some(previous) = &self.previous {
+            check_secret_id(&previous.id)?;
         }
         if self.scopes.is_empty() {
             return Err(Invalid::number(
@@ -132,6 +180,13 @@ impl AccessToken {
         }
         if self.queues.len() > limits::SUBSCRIPTIONS {
             return Err(Invalid::number("number of queue patterns", self.queues.len(), "at most 256"));
+        }
+        if self.namespaces.len() > limits::SUBSCRIPTIONS {
+            let count = self.namespaces.len();
+            return Err(Invalid::number("number of namespace patterns", count, "at most 256"));
+        }
+        if self.groups.len() > limits::GROUPS {
+            return Err(Invalid::number("number of groups", self.groups.len(), "at most 64"));
         }
         self.created_by.as_ref().map_or(Ok(()), |actor| check_key("actor", actor, limits::KEY_BYTES))
     }
@@ -148,6 +203,12 @@ impl AccessToken {
         self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(queue))
     }
 
+    /// Whether it may be used in that namespace.
+    #[must_use]
+    pub fn allows_namespace(&self, namespace: &Name) -> bool {
+        self.namespaces.is_empty() || self.namespaces.iter().any(|pattern| pattern.matches(namespace))
+    }
+
     /// Whether it has ended.
     #[must_use]
     pub fn has_expired(&self, now: Timestamp) -> bool {
@@ -158,16 +219,33 @@ impl AccessToken {
 /// Without the digest, which belongs in no log.
 impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, id, digest: _, scopes, queues, created_at, created_by, expires_at } = self;
+        let Self {
+            name,
+            id,
+            digest: _,
+            scopes,
+            queues,
+            namespaces,
+            groups,
+            created_at,
+            created_by,
+            expires_at,
+            previous,
+            last_used_at,
+        } = self;
         f.debug_struct("AccessToken")
             .field("name", name)
             .field("id", id)
-            .field("digest", &"…")
+            .field("digest", &Hidden)
             .field("scopes", scopes)
             .field("queues", queues)
+            .field("namespaces", namespaces)
+            .field("groups", groups)
             .field("created_at", created_at)
             .field("created_by", created_by)
             .field("expires_at", expires_at)
+            .field("previous", previous)
+            .field("last_used_at", last_used_at)
             .finish()
     }
 }
@@ -230,9 +308,13 @@ mod tests {
             digest: [0xd7; 32],
             scopes: BTreeSet::from([Scope::Submit]),
             queues: vec!["mail-*".parse().unwrap(), "reports".parse().unwrap()],
+            namespaces: vec!["acme".parse().unwrap()],
+            groups: vec![Name::stored("release")],
             created_at: Timestamp::MIN,
             created_by: Some("ada".into()),
             expires_at: None,
+            previous: None,
+            last_used_at: None,
         }
     }
 
@@ -249,14 +331,14 @@ mod tests {
     #[test]
     fn patterns_name_queues() {
         let matches = |pattern: &str, queue: &str| {
-            pattern.parse::<QueuePattern>().unwrap().matches(&Name::queue(queue).unwrap())
+            pattern.parse::<NamePattern>().unwrap().matches(&Name::queue(queue).unwrap())
         };
         assert!(matches("*", "anything"));
         assert!(matches("mail-*", "mail-fast") && matches("mail-*", "mail-") && !matches("mail-*", "mail"));
         assert!(matches("mail", "mail") && !matches("mail", "mail-fast") && !matches("mail", "Mail"));
         let long = "x".repeat(limits::NAME_LENGTH + 1);
         for bad in ["", "**", "a*b", "*a", "a b", "a\0*", &long, &format!("{long}*")] {
-            assert_eq!(bad.parse::<QueuePattern>().unwrap_err().field, "queue pattern", "{bad:?}");
+            assert_eq!(bad.parse::<NamePattern>().unwrap_err().field, "pattern", "{bad:?}");
         }
     }
 
@@ -269,6 +351,10 @@ mod tests {
         let queue = |name: &str| Name::queue(name).unwrap();
         assert!(submit.allows_queue(&queue("mail-fast")) && submit.allows_queue(&queue("reports")));
         assert!(!submit.allows_queue(&queue("other")) && admin.allows_queue(&queue("other")));
+        let namespace = |name: &str| Name::namespace(name).unwrap();
+        assert!(submit.allows_namespace(&namespace("acme")) && !submit.allows_namespace(&namespace("acme2")));
+        let anywhere = AccessToken { namespaces: Vec::new(), ..token() };
+        assert!(anywhere.allows_namespace(&namespace("other")));
     }
 
     #[test]
@@ -281,9 +367,14 @@ mod tests {
 
     #[test]
     fn a_token_keeps_its_digest_to_itself() {
-        let shown = format!("{:?}", token());
+        let previous =
+            PreviousSecret { id: "89abcdef".into(), digest: [0xd7; 32], expires_at: Timestamp::MIN };
+        let shown = format!("{:?}", AccessToken { previous: Some(previous), ..token() });
         assert!(
-            shown.contains("0123abcd") && !shown.contains("215") && !shown.to_lowercase().contains("d7"),
+            shown.contains("0123abcd")
+                && shown.contains("89abcdef")
+                && !shown.contains("215")
+                && !shown.to_lowercase().contains("d7"),
             "{shown}"
         );
     }
@@ -298,6 +389,13 @@ mod tests {
         assert_eq!(none.check().unwrap_err().field, "number of scopes");
         let many = AccessToken { queues: vec!["*".parse().unwrap(); 257], ..token() };
         assert_eq!(many.check().unwrap_err().field, "number of queue patterns");
+        let many = AccessToken { namespaces: vec!["*".parse().unwrap(); 257], ..token() };
+        assert_eq!(many.check().unwrap_err().field, "number of namespace patterns");
+        let many = AccessToken { groups: vec![Name::stored("a"); 65], ..token() };
+        assert_eq!(many.check().unwrap_err().field, "number of groups");
+        let previous = PreviousSecret { id: "XYZ".into(), digest: [0; 32], expires_at: Timestamp::MIN };
+        let bad = AccessToken { previous: Some(previous), ..token() };
+        assert_eq!(bad.check().unwrap_err().field, "token id");
         assert!(AccessToken { created_by: Some(String::new()), ..token() }.check().is_err());
 
         let entry = NewAuditEntry {

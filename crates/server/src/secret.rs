@@ -73,9 +73,13 @@ mod tests {
             digest: fresh.digest,
             scopes: BTreeSet::from([Scope::Read]),
             queues: Vec::new(),
+            namespaces: Vec::new(),
+            groups: Vec::new(),
             created_at: Timestamp::MIN,
             created_by: None,
             expires_at: None,
+            previous: None,
+            last_used_at: None,
         }
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 use windlass::access::Scope;
-use windlass::{AccessToken, AuditEntry, Cursor, Name, NewAuditEntry, Page, QueuePattern};
+use windlass::{AccessToken, AuditEntry, Cursor, Name, NamePattern, NewAuditEntry, Page};
 
 use crate::actor::from_environment;
 use crate::escape::plain;
@@ -26,6 +26,7 @@ pub(crate) enum TokenCommand {
     #[command(after_help = "Examples:
   windlass token create ci --scope submit
   windlass token create mailer --scope work --queue 'mail-*' --expires 90d
+  windlass token create acme --scope read,submit --allow-namespace acme --group release
 
 From the first token on, every request needs one: as `Authorization: Bearer TOKEN`, or in WINDLASS_TOKEN.")]
     Create(CreateArgs),
@@ -51,7 +52,13 @@ pub(crate) struct CreateArgs {
     scopes: Vec<Scope>,
     /// With which queues, such as mail-*; several with commas [default: all]
     #[arg(long = "queue", value_name = "PATTERN", value_delimiter = ',')]
-    queues: Vec<QueuePattern>,
+    queues: Vec<NamePattern>,
+    /// In which namespaces, such as acme or acme-*; several with commas [default: all]
+    #[arg(long = "allow-namespace", value_name = "PATTERN", value_delimiter = ',')]
+    namespaces: Vec<NamePattern>,
+    /// A group that its holder belongs to; several with commas
+    #[arg(long = "group", value_name = "NAME", value_delimiter = ',', value_parser = group)]
+    groups: Vec<Name>,
     /// After how long it is worthless [default: never]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     expires: Option<Duration>,
@@ -62,6 +69,11 @@ fn name(text: &str) -> Result<Name, windlass::Invalid> {
     Name::new("token name", text)
 }
 
+/// The name of a group.
+fn group(text: &str) -> Result<Name, windlass::Invalid> {
+    Name::new("group", text)
+}
+
 /// A token, without its secret.
 #[derive(Serialize, Debug)]
 struct TokenJson {
@@ -69,6 +81,8 @@ struct TokenJson {
     id: String,
     scopes: Vec<&'static str>,
     queues: Vec<String>,
+    namespaces: Vec<String>,
+    groups: Vec<String>,
     created_at: String,
     created_by: Option<String>,
     expires_at: Option<String>,
@@ -82,6 +96,8 @@ impl TokenJson {
             id: token.id.clone(),
             scopes: token.scopes.iter().map(|scope| scope.word()).collect(),
             queues: token.queues.iter().map(ToString::to_string).collect(),
+            namespaces: token.namespaces.iter().map(ToString::to_string).collect(),
+            groups: token.groups.iter().map(ToString::to_string).collect(),
             created_at: token.created_at.to_string(),
             created_by: token.created_by.clone(),
             expires_at: time(token.expires_at),
@@ -92,7 +108,10 @@ impl TokenJson {
 
 pub(crate) async fn run(session: &Session, command: &TokenCommand) -> Result<Answer> {
     if session.given_namespace().is_some() {
-        return Err(Usage::new("tokens hold in all namespaces; leave --namespace out").into());
+        return Err(Usage::new(
+            "a token is of no namespace; leave --namespace out (--allow-namespace limits what it is for)",
+        )
+        .into());
     }
     match command {
         TokenCommand::Create(args) => create(session, args).await,
@@ -125,9 +144,13 @@ async fn create(session: &Session, args: &CreateArgs) -> Result<Answer> {
         digest: fresh.digest,
         scopes: args.scopes.iter().copied().collect::<BTreeSet<_>>(),
         queues: args.queues.clone(),
+        namespaces: args.namespaces.clone(),
+        groups: args.groups.clone(),
         created_at: now,
         created_by: from_environment(),
         expires_at: args.expires.map(|expires| now.plus(expires)),
+        previous: None,
+        last_used_at: None,
     };
     token.check()?;
     audit(session, "token.create", &token.name).await?;
@@ -141,18 +164,27 @@ async fn create(session: &Session, args: &CreateArgs) -> Result<Answer> {
     Ok(Answer::new(text, &json))
 }
 
+/// Patterns as one text; none is all.
+fn patterns(patterns: &[NamePattern]) -> String {
+    let patterns: Vec<_> = patterns.iter().map(NamePattern::as_str).collect();
+    if patterns.is_empty() { "all".into() } else { patterns.join(",") }
+}
+
 async fn list(session: &Session) -> Result<Answer> {
     let store = session.open_existing().await?.store();
     let (tokens, now) = (store.access_tokens().await?, store.now().await?);
-    let mut table = Table::new(&["NAME", "ID", "SCOPES", "QUEUES", "CREATED", "BY", "EXPIRES"]);
+    let mut table =
+        Table::new(&["NAME", "ID", "SCOPES", "QUEUES", "NAMESPACES", "GROUPS", "CREATED", "BY", "EXPIRES"]);
     for token in &tokens {
         let scopes: Vec<_> = token.scopes.iter().map(|scope| scope.word()).collect();
-        let queues: Vec<_> = token.queues.iter().map(QueuePattern::as_str).collect();
+        let groups: Vec<_> = token.groups.iter().map(|group| &**group).collect();
         table.row([
             (&*token.name).into(),
             (&*token.id).into(),
             scopes.join(",").into(),
-            if queues.is_empty() { "all".into() } else { queues.join(",").into() },
+            patterns(&token.queues).into(),
+            patterns(&token.namespaces).into(),
+            groups.join(",").into(),
             moment::relative(token.created_at, now).into(),
             token.created_by.as_deref().unwrap_or_default().into(),
             token.expires_at.map(|at| moment::relative(at, now)).unwrap_or_default().into(),

@@ -151,8 +151,17 @@ fn looking_at_the_migrations_applies_none() {
         let all = migrations(path).unwrap();
         all.into_iter().map(|one| (one.version, one.name, one.applied_at.is_some())).collect()
     };
-    let all =
-        ["tasks", "documents", "notes_and_schedules", "workflows", "events", "access", "traces", "left_out"];
+    let all = [
+        "tasks",
+        "documents",
+        "notes_and_schedules",
+        "workflows",
+        "events",
+        "access",
+        "traces",
+        "left_out",
+        "token_limits",
+    ];
     let expected = |applied: i64| -> Vec<(i64, String, bool)> {
         (1..).zip(all).map(|(version, name)| (version, name.to_owned(), version <= applied)).collect()
     };
@@ -165,11 +174,11 @@ fn looking_at_the_migrations_applies_none() {
     assert!(std::fs::read(&path).unwrap().is_empty(), "an empty one stays empty");
     used(directory.path());
     let (before, bytes) = (rows(&path), std::fs::read(&path).unwrap());
-    assert_eq!(names(&path), expected(8));
+    assert_eq!(names(&path), expected(9));
     assert!(migrations(&path).unwrap().iter().all(|one| one.applied_at <= Some(SystemClock.now())));
     assert!(std::fs::read(&path).unwrap() == bytes, "no byte is changed");
     let store = open(&path);
-    assert_eq!(names(&path), expected(8), "also while a store is open");
+    assert_eq!(names(&path), expected(9), "also while a store is open");
     drop(store);
     let older =
         "ALTER TABLE schedules DROP COLUMN left_out;
@@ -179,7 +188,7 @@ fn looking_at_the_migrations_applies_none() {
     Connection::open(&path).unwrap().execute_batch(older).unwrap();
     assert_eq!(names(&path), expected(3));
     drop(open(&path));
-    assert_eq!(names(&path), expected(8), "opening it applies what is missing");
+    assert_eq!(names(&path), expected(9), "opening it applies what is missing");
     assert_eq!(rows(&path)["tasks"], before["tasks"]);
     let newer = "INSERT INTO migrations VALUES (999, 'from the future', 'x', 0)";
     Connection::open(&path).unwrap().execute(newer, []).unwrap();

@@ -182,9 +182,13 @@ impl Served {
             digest: fresh.digest,
             scopes: [Scope::Admin].into(),
             queues: Vec::new(),
+            namespaces: Vec::new(),
+            groups: Vec::new(),
             created_at: Timestamp::MIN,
             created_by: None,
             expires_at,
+            previous: None,
+            last_used_at: None,
         };
         self.app.windlass.store().put_access_token(token).await.unwrap();
         fresh.text

@@ -259,9 +259,13 @@ fn token() -> AccessToken {
         digest: [0; 32],
         scopes: [Scope::Admin].into(),
         queues: Vec::new(),
+        namespaces: Vec::new(),
+        groups: Vec::new(),
         created_at: Timestamp::MIN,
         created_by: None,
         expires_at: None,
+        previous: None,
+        last_used_at: None,
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use windlass_core::access::Scope;
-use windlass_core::{AccessToken, AuditEntry, Name, NewAuditEntry, Rejected, Retention, limits};
+use windlass_core::{
+    AccessToken, AuditEntry, Name, NewAuditEntry, PreviousSecret, Rejected, Retention, limits,
+};
 
 use super::{Case, scenarios};
 use crate::{AuditListing, Cursor, Page};
@@ -36,9 +38,13 @@ fn token(case: &Case, text: &str, number: u32) -> AccessToken {
         digest: [u8::try_from(number % 256).unwrap(); 32],
         scopes: BTreeSet::from([Scope::Read]),
         queues: Vec::new(),
+        namespaces: Vec::new(),
+        groups: Vec::new(),
         created_at: case.now(),
         created_by: None,
         expires_at: None,
+        previous: None,
+        last_used_at: None,
     }
 }
 
@@ -60,8 +66,16 @@ async fn a_token_is_kept_as_it_is(case: &Case) {
         digest: std::array::from_fn(|at| u8::try_from(at * 8).unwrap()),
         scopes: BTreeSet::from(Scope::ALL),
         queues: ["mail-*", "*", "reports"].map(|pattern| pattern.parse().unwrap()).to_vec(),
+        namespaces: ["acme-*", "z.Z_9:-"].map(|pattern| pattern.parse().unwrap()).to_vec(),
+        groups: ["release", "on-call"].map(|group| Name::new("group", group).unwrap()).to_vec(),
         created_by: Some("Ada 'L.' \"ü\" \\ x".into()),
         expires_at: Some(case.now().plus(Duration::from_micros(1))),
+        previous: Some(PreviousSecret {
+            id: "89abcdef".into(),
+            digest: [0xff; 32],
+            expires_at: case.now().plus(Duration::from_micros(2)),
+        }),
+        last_used_at: Some(case.now()),
         ..token(case, "z.Z_9:-", 0xffff_ffff)
     };
     for one in [&least, &most] {
@@ -127,6 +141,8 @@ async fn a_bad_token_is_refused(case: &Case) {
     for bad in [
         AccessToken { id: "XYZ".into(), ..token(case, "a", 1) },
         AccessToken { scopes: BTreeSet::new(), ..token(case, "a", 1) },
+        AccessToken { namespaces: vec!["a*".parse().unwrap(); 257], ..token(case, "a", 1) },
+        AccessToken { groups: vec![name("a"); limits::GROUPS + 1], ..token(case, "a", 1) },
         AccessToken { created_by: Some("a\0b".into()), ..token(case, "a", 1) },
     ] {
         assert!(matches!(refusal(case, bad).await, Rejected::Invalid(_)));

@@ -1,9 +1,12 @@
 //! Access tokens, and what operators did.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use tokio_postgres::Row;
-use windlass_core::{AccessToken, AuditEntry, Name, NewAuditEntry, Timestamp, limits};
+use windlass_core::{
+    AccessToken, AuditEntry, Invalid, Name, NewAuditEntry, PreviousSecret, Timestamp, limits,
+};
 
 use super::Inner;
 use super::failure::Failure;
@@ -14,17 +17,40 @@ use crate::error::Result;
 use crate::request::{AuditListing, Cursor, Page, check_new_token};
 use crate::text::{words_from_text, words_to_text};
 
+fn digest(row: &Row, column: usize) -> Result<Option<[u8; 32]>, Foreign> {
+    let bytes = row::get::<Option<&[u8]>>(row, column)?;
+    bytes.map(TryInto::try_into).transpose().map_err(|error| foreign(row, column, error))
+}
+
+/// A list of words in a column.
+fn words<T, C>(row: &Row, column: usize) -> Result<C, Foreign>
+where
+    T: FromStr<Err = Invalid>,
+    C: FromIterator<T>,
+{
+    words_from_text(row::get(row, column)?).map_err(|error| foreign(row, column, error))
+}
+
 fn access_token(row: &Row) -> Result<AccessToken, Foreign> {
-    let digest = <[u8; 32]>::try_from(row::get::<&[u8]>(row, 2)?).map_err(|error| foreign(row, 2, error))?;
+    let own = <[u8; 32]>::try_from(row::get::<&[u8]>(row, 2)?).map_err(|error| foreign(row, 2, error))?;
+    let groups = row::get::<&str>(row, 6)?.split_whitespace().map(Name::stored).collect();
+    let previous = match (row::get(row, 10)?, digest(row, 11)?, row::optional_time(row, 12)?) {
+        (Some(id), Some(digest), Some(expires_at)) => Some(PreviousSecret { id, digest, expires_at }),
+        _ => None,
+    };
     Ok(AccessToken {
         name: row::name(row, 0)?,
         id: row::get(row, 1)?,
-        digest,
-        scopes: words_from_text(row::get(row, 3)?).map_err(|error| foreign(row, 3, error))?,
-        queues: words_from_text(row::get(row, 4)?).map_err(|error| foreign(row, 4, error))?,
-        created_at: row::time(row, 5)?,
-        created_by: row::get(row, 6)?,
-        expires_at: row::optional_time(row, 7)?,
+        digest: own,
+        scopes: words(row, 3)?,
+        queues: words(row, 4)?,
+        namespaces: words(row, 5)?,
+        groups,
+        created_at: row::time(row, 7)?,
+        created_by: row::get(row, 8)?,
+        expires_at: row::optional_time(row, 9)?,
+        previous,
+        last_used_at: row::optional_time(row, 13)?,
     })
 }
 
@@ -36,7 +62,9 @@ fn audit_entry(row: &Row) -> Result<(u64, AuditEntry), Foreign> {
 
 impl Inner {
     pub(super) async fn put_access_token(self: &Arc<Self>, token: &AccessToken) -> Result<()> {
-        let AccessToken { name, id, digest, scopes, queues, created_at, created_by, expires_at } = token;
+        let AccessToken { name, id, digest, scopes, queues, namespaces, groups, .. } = token;
+        let AccessToken { created_at, created_by, expires_at, previous, last_used_at, .. } = token;
+        let previous = previous.as_ref();
         self.transaction(async |tx: &mut Tx| {
             let values = args![name.to_string() => TEXT, id.clone() => TEXT];
             let found = tx.ask(|sql| &sql.other_access_tokens, values).await?.rows;
@@ -49,9 +77,15 @@ impl Inner {
                 digest.to_vec() => BYTEA,
                 words_to_text(scopes) => TEXT,
                 words_to_text(queues) => TEXT,
+                words_to_text(namespaces) => TEXT,
+                words_to_text(groups) => TEXT,
                 moment(*created_at) => TIMESTAMPTZ,
                 created_by.clone() => TEXT,
                 expires_at.map(moment) => TIMESTAMPTZ,
+                previous.map(|previous| previous.id.clone()) => TEXT,
+                previous.map(|previous| previous.digest.to_vec()) => BYTEA,
+                previous.map(|previous| moment(previous.expires_at)) => TIMESTAMPTZ,
+                last_used_at.map(moment) => TIMESTAMPTZ,
             ];
             if tx.ask(|sql| &sql.insert_access_token, values).await?.affected == 0 {
                 return Err(Failure::Moved);

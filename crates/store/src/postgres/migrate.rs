@@ -22,6 +22,7 @@ const MIGRATIONS: &Known = &[
     ("feed_rights", include_str!("migrations/010_feed_rights.sql")),
     ("submit_cost", include_str!("migrations/011_submit_cost.sql")),
     ("left_out", include_str!("migrations/012_left_out.sql")),
+    ("token_limits", include_str!("migrations/013_token_limits.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

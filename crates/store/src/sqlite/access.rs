@@ -1,7 +1,9 @@
 //! Access tokens, and what operators did.
 
+use std::str::FromStr;
+
 use rusqlite::{Row, params};
-use windlass_core::{AccessToken, AuditEntry, Name, NewAuditEntry, limits};
+use windlass_core::{AccessToken, AuditEntry, Invalid, Name, NewAuditEntry, PreviousSecret, limits};
 
 use super::read::Snapshot;
 use super::row;
@@ -10,16 +12,34 @@ use crate::error::Result;
 use crate::request::{AuditListing, Cursor, Page, check_new_token};
 use crate::text::{words_from_text, words_to_text};
 
+/// A list of words in a column.
+fn words<T, C>(row: &Row<'_>, column: usize) -> rusqlite::Result<C>
+where
+    T: FromStr<Err = Invalid>,
+    C: FromIterator<T>,
+{
+    words_from_text(row.get_ref(column)?.as_str()?).map_err(|error| row::foreign(column, error))
+}
+
 fn access_token(row: &Row<'_>) -> rusqlite::Result<AccessToken> {
+    let groups = row.get_ref(6)?.as_str()?.split_whitespace().map(Name::stored).collect();
+    let previous = match (row.get(10)?, row.get(11)?, row::optional_time(row, 12)?) {
+        (Some(id), Some(digest), Some(expires_at)) => Some(PreviousSecret { id, digest, expires_at }),
+        _ => None,
+    };
     Ok(AccessToken {
         name: row::name(row, 0)?,
         id: row.get(1)?,
         digest: row.get(2)?,
-        scopes: words_from_text(row.get_ref(3)?.as_str()?).map_err(|error| row::foreign(3, error))?,
-        queues: words_from_text(row.get_ref(4)?.as_str()?).map_err(|error| row::foreign(4, error))?,
-        created_at: row::time(row, 5)?,
-        created_by: row.get(6)?,
-        expires_at: row::optional_time(row, 7)?,
+        scopes: words(row, 3)?,
+        queues: words(row, 4)?,
+        namespaces: words(row, 5)?,
+        groups,
+        created_at: row::time(row, 7)?,
+        created_by: row.get(8)?,
+        expires_at: row::optional_time(row, 9)?,
+        previous,
+        last_used_at: row::optional_time(row, 13)?,
     })
 }
 
@@ -49,7 +69,9 @@ impl Snapshot<'_> {
 
 impl Tx<'_, '_> {
     pub(super) fn put_access_token(&mut self, token: &AccessToken) -> Result<()> {
-        let AccessToken { name, id, digest, scopes, queues, created_at, created_by, expires_at } = token;
+        let AccessToken { name, id, digest, scopes, queues, namespaces, groups, .. } = token;
+        let AccessToken { created_at, created_by, expires_at, previous, last_used_at, .. } = token;
+        let previous = previous.as_ref();
         let others = |row: &Row<'_>| Ok((row.get::<_, u32>(0)?, row.get(1)?, row.get(2)?));
         let found = self.read(|sql| &mut sql.other_access_tokens, [&**name, id], others)?;
         let (others, name_is_taken, id_is_taken) = found.unwrap_or_default();
@@ -60,9 +82,15 @@ impl Tx<'_, '_> {
             digest,
             words_to_text(scopes),
             words_to_text(queues),
+            words_to_text(namespaces),
+            words_to_text(groups),
             created_at.as_micros(),
             created_by,
-            expires_at.map(|at| at.as_micros())
+            expires_at.map(|at| at.as_micros()),
+            previous.map(|previous| &previous.id),
+            previous.map(|previous| previous.digest),
+            previous.map(|previous| previous.expires_at.as_micros()),
+            last_used_at.map(|at| at.as_micros()),
         ];
         self.write(|sql| &mut sql.insert_access_token, values)?;
         Ok(())

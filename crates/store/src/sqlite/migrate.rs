@@ -33,6 +33,7 @@ const MIGRATIONS: &Known = &[
     ("access", include_str!("migrations/006_access.sql")),
     ("traces", include_str!("migrations/007_traces.sql")),
     ("left_out", include_str!("migrations/008_left_out.sql")),
+    ("token_limits", include_str!("migrations/009_token_limits.sql")),
 ];
 
 /// The connection that writes.

@@ -196,9 +196,13 @@ async fn operators(store: &RemoteStore) {
         digest: [7; 32],
         scopes: [Scope::Read, Scope::Work].into(),
         queues: vec!["mail-*".parse().unwrap()],
+        namespaces: Vec::new(),
+        groups: Vec::new(),
         created_at: START,
         created_by: Some("ada".into()),
         expires_at: None,
+        previous: None,
+        last_used_at: None,
     };
     store.put_access_token(access.clone()).await.unwrap();
     store.put_access_token(access).await.unwrap_err();

@@ -1,2 +1,4 @@
-INSERT INTO access_tokens (name, id, digest, scopes, queues, created_at, created_by, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO access_tokens (
+    name, id, digest, scopes, queues, namespaces, groups, created_at, created_by, expires_at,
+    previous_id, previous_digest, previous_until, last_used_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
