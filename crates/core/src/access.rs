@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -118,8 +119,8 @@ pub struct AccessToken {
     pub created_by: Option<String>,
     /// When it ends.
     pub expires_at: Option<Timestamp>,
-    /// The secret before the last rotation, which is accepted for a while.
-    pub previous: Option<PreviousSecret>,
+    /// The secrets before rotations, each accepted for a while; the newest first.
+    pub previous: Vec<PreviousSecret>,
     /// When it was last used, to about a minute; absent if it never was.
     pub last_used_at: Option<Timestamp>,
 }
@@ -133,6 +134,51 @@ pub struct PreviousSecret {
     pub digest: [u8; 32],
     /// Until when it is accepted.
     pub expires_at: Timestamp,
+}
+
+/// A secret to put in the place of another.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewSecret {
+    /// What it is found by.
+    pub id: String,
+    /// The digest of the secret.
+    pub digest: [u8; 32],
+}
+
+impl fmt::Debug for NewSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, digest: _ } = self;
+        f.debug_struct("NewSecret").field("id", id).field("digest", &Hidden).finish()
+    }
+}
+
+/// As stores keep it: the id, the digest in hexadecimal, and microseconds since 1970.
+impl fmt::Display for PreviousSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.id)?;
+        self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ":{}", self.expires_at.as_micros())
+    }
+}
+
+impl FromStr for PreviousSecret {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let read = || {
+            let (id, rest) = text.split_once(':')?;
+            let (digits, until) = rest.split_once(':')?;
+            let mut digest = [0; 32];
+            if digits.len() != 64 || !digits.is_ascii() {
+                return None;
+            }
+            for (at, byte) in digest.iter_mut().enumerate() {
+                *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+            }
+            let expires_at = Timestamp::from_micros(until.parse().ok()?);
+            Some(Self { id: id.into(), digest, expires_at })
+        };
+        read().ok_or_else(|| Invalid::new("former secret", "", "ID:DIGEST:MICROSECONDS"))
+    }
 }
 
 /// A digest that belongs in no log.
@@ -168,8 +214,9 @@ impl AccessToken {
     /// Whether it is within bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         check_secret_id(&self.id)?;
-        if let Some(previous) = &self.previous {
-            check_secret_id(&previous.id)?;
+        self.previous.iter().try_for_each(|previous| check_secret_id(&previous.id))?;
+        if self.previous.len() > limits::FORMER_SECRETS {
+            return Err(Invalid::number("number of former secrets", self.previous.len(), "at most 8"));
         }
         if self.scopes.is_empty() {
             return Err(Invalid::number(
@@ -207,6 +254,30 @@ impl AccessToken {
     #[must_use]
     pub fn allows_namespace(&self, namespace: &Name) -> bool {
         self.namespaces.is_empty() || self.namespaces.iter().any(|pattern| pattern.matches(namespace))
+    }
+
+    /// Replaces its secret. The one before is accepted for `keep` more, beside those of earlier rotations whose time is not over; if
+    /// that is no time at all, every former secret ends. The same secret again, as after a lost answer, changes nothing.
+    pub fn rotate(&mut self, secret: NewSecret, keep: Duration, now: Timestamp) -> Result<(), Invalid> {
+        check_secret_id(&secret.id)?;
+        if secret.id == self.id && secret.digest == self.digest {
+            return Ok(());
+        }
+        let mut previous = Vec::new();
+        if !keep.is_zero() {
+            let (id, digest) = (self.id.clone(), self.digest);
+            previous.push(PreviousSecret { id, digest, expires_at: now.plus(keep) });
+            previous.extend(self.previous.iter().filter(|former| former.expires_at > now).cloned());
+        }
+        if previous.len() > limits::FORMER_SECRETS {
+            return Err(Invalid::number(
+                "number of former secrets",
+                previous.len(),
+                "at most 8; wait until one has ended, or end all of them with --keep 0s",
+            ));
+        }
+        (self.id, self.digest, self.previous) = (secret.id, secret.digest, previous);
+        Ok(())
     }
 
     /// Whether it has ended.
@@ -261,6 +332,8 @@ pub struct NewAuditEntry {
     pub subject: String,
     /// Why, if that was said.
     pub reason: Option<String>,
+    /// The namespace that the subject is in, if it is in one.
+    pub namespace: Option<Name>,
 }
 
 impl NewAuditEntry {
@@ -286,14 +359,16 @@ pub struct AuditEntry {
     pub subject: String,
     /// Why, if that was said.
     pub reason: Option<String>,
+    /// The namespace that the subject is in, if it is in one.
+    pub namespace: Option<Name>,
 }
 
 impl AuditEntry {
     /// What was done at a moment.
     #[must_use]
     pub fn new(new: NewAuditEntry, at: Timestamp) -> Self {
-        let NewAuditEntry { actor, action, subject, reason } = new;
-        Self { at, actor, action, subject, reason }
+        let NewAuditEntry { actor, action, subject, reason, namespace } = new;
+        Self { at, actor, action, subject, reason, namespace }
     }
 }
 
@@ -313,7 +388,7 @@ mod tests {
             created_at: Timestamp::MIN,
             created_by: Some("ada".into()),
             expires_at: None,
-            previous: None,
+            previous: Vec::new(),
             last_used_at: None,
         }
     }
@@ -366,10 +441,45 @@ mod tests {
     }
 
     #[test]
+    fn a_rotated_token_accepts_the_secret_before_for_a_while() {
+        let (mut token, at) = (token(), Timestamp::from_micros);
+        let secret = |n: u8| NewSecret { id: format!("{n:08x}"), digest: [n; 32] };
+        let former = |token: &AccessToken| -> Vec<(String, i64)> {
+            token.previous.iter().map(|one| (one.id.clone(), one.expires_at.as_micros())).collect()
+        };
+        let keep = Duration::from_micros(10);
+        token.rotate(secret(1), keep, at(0)).unwrap();
+        assert_eq!((&*token.id, former(&token)), ("00000001", vec![("0123abcd".into(), 10)]));
+        token.rotate(secret(1), keep, at(5)).unwrap();
+        assert_eq!(former(&token), [("0123abcd".into(), 10)], "the same once more changes nothing");
+        // The answer of the first was lost: what everybody uses is still accepted after the second.
+        token.rotate(secret(2), keep, at(9)).unwrap();
+        assert_eq!(former(&token), [("00000001".into(), 19), ("0123abcd".into(), 10)]);
+        token.rotate(secret(3), keep, at(10)).unwrap();
+        assert_eq!(former(&token), [("00000002".into(), 20), ("00000001".into(), 19)], "one has ended");
+        for n in 4..10 {
+            token.rotate(secret(n), keep, at(10)).unwrap();
+        }
+        let before = token.clone();
+        assert_eq!(token.rotate(secret(10), keep, at(10)).unwrap_err().field, "number of former secrets");
+        assert_eq!(token, before);
+        let bad = NewSecret { id: "x".into(), digest: [0; 32] };
+        assert_eq!(token.rotate(bad, keep, at(10)).unwrap_err().field, "token id");
+        for former in &token.previous {
+            assert_eq!(former.to_string().parse::<PreviousSecret>().unwrap(), *former);
+        }
+        for bad in ["", "a:b:c", "0123abcd:00:1", "0123abcd", &format!("0123abcd:{}:x", "0".repeat(64))] {
+            assert_eq!(bad.parse::<PreviousSecret>().unwrap_err().field, "former secret");
+        }
+        token.rotate(secret(10), Duration::ZERO, at(10)).unwrap();
+        assert_eq!((&*token.id, former(&token)), ("0000000a", vec![]), "none is kept");
+    }
+
+    #[test]
     fn a_token_keeps_its_digest_to_itself() {
         let previous =
             PreviousSecret { id: "89abcdef".into(), digest: [0xd7; 32], expires_at: Timestamp::MIN };
-        let shown = format!("{:?}", AccessToken { previous: Some(previous), ..token() });
+        let shown = format!("{:?}", AccessToken { previous: vec![previous], ..token() });
         assert!(
             shown.contains("0123abcd")
                 && shown.contains("89abcdef")
@@ -394,7 +504,7 @@ mod tests {
         let many = AccessToken { groups: vec![Name::stored("a"); 65], ..token() };
         assert_eq!(many.check().unwrap_err().field, "number of groups");
         let previous = PreviousSecret { id: "XYZ".into(), digest: [0; 32], expires_at: Timestamp::MIN };
-        let bad = AccessToken { previous: Some(previous), ..token() };
+        let bad = AccessToken { previous: vec![previous], ..token() };
         assert_eq!(bad.check().unwrap_err().field, "token id");
         assert!(AccessToken { created_by: Some(String::new()), ..token() }.check().is_err());
 
@@ -403,6 +513,7 @@ mod tests {
             action: "task.cancel".into(),
             subject: "01890a5d".into(),
             reason: Some("late".into()),
+            namespace: None,
         };
         entry.check().unwrap();
         let long = "x".repeat(limits::TEXT_BYTES + 1);

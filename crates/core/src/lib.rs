@@ -56,7 +56,7 @@ pub mod wire;
 mod worker;
 mod workflow;
 
-pub use access::{AccessToken, AuditEntry, NamePattern, NewAuditEntry, PreviousSecret};
+pub use access::{AccessToken, AuditEntry, NamePattern, NewAuditEntry, NewSecret, PreviousSecret};
 pub use command::{By, Command, Outcome, Scope};
 pub use event::{Change, Event, EventId, Events};
 pub use explain::{Blocker, Explanation, Facts, LaneHolder, Why, explain};

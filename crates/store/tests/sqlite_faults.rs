@@ -183,7 +183,7 @@ fn looking_at_the_migrations_applies_none() {
     let older =
         "ALTER TABLE schedules DROP COLUMN left_out;
         DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; CREATE VIEW task_rows AS SELECT 1;
-        DROP TABLE access_tokens; DROP TABLE audit; DROP TABLE audit_kept; DROP TABLE events; DROP TABLE listening; DROP TABLE activity; DROP TABLE workflow_counts; DROP TABLE workflow_history; DROP TABLE inputs; DROP TABLE workflows; DROP TABLE definitions;
+        DROP TABLE access_tokens; DROP TABLE had_access_tokens; DROP TABLE audit; DROP TABLE audit_kept; DROP TABLE events; DROP TABLE listening; DROP TABLE activity; DROP TABLE workflow_counts; DROP TABLE workflow_history; DROP TABLE inputs; DROP TABLE workflows; DROP TABLE definitions;
         DELETE FROM migrations WHERE version >= 4";
     Connection::open(&path).unwrap().execute_batch(older).unwrap();
     assert_eq!(names(&path), expected(3));

@@ -333,11 +333,11 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
         let first = include_str!("../src/sqlite/migrations/001_tasks.sql");
         let view =
             &first[first.find("CREATE VIEW task_rows").unwrap()..first.find("-- Apart from tasks").unwrap()];
-        let limits = ["namespaces", "groups", "previous_id", "previous_digest", "previous_until", "last_used_at"];
+        let limits = ["namespaces", "groups", "previous", "last_used_at"];
         let limits =
             limits.map(|column| format!("ALTER TABLE access_tokens DROP COLUMN {column};")).join(" ");
         let older = format!(
-            "{limits} ALTER TABLE schedules DROP COLUMN left_out;
+            "{limits} DROP TABLE had_access_tokens; ALTER TABLE audit DROP COLUMN namespace; ALTER TABLE schedules DROP COLUMN left_out;
             DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version >= 7"
         );
         Connection::open(&path).unwrap().execute_batch(&older).unwrap();

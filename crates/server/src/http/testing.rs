@@ -140,6 +140,8 @@ impl Served {
             polls: 5_000,
             rate: 0,
             open: true,
+            without_tokens: false,
+            listeners: 32,
             origins: Vec::new(),
         };
         change(&mut limits);
@@ -187,7 +189,7 @@ impl Served {
             created_at: Timestamp::MIN,
             created_by: None,
             expires_at,
-            previous: None,
+            previous: Vec::new(),
             last_used_at: None,
         };
         self.app.windlass.store().put_access_token(token).await.unwrap();

@@ -222,5 +222,5 @@ fn mistakes_with_tokens_are_told() {
     create(&place, "x", &["--scope", "read"]);
     place.run(&["token", "create", "x", "--scope", "read"]).told(1, "exists already");
     place.run(&["token", "revoke", "y"]).told(1, "no token");
-    place.run(&["token", "list", "--namespace", "n"]).told(2, "all namespaces");
+    place.run(&["token", "list", "--namespace", "n"]).told(2, "--allow-namespace");
 }

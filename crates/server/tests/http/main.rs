@@ -11,6 +11,8 @@ mod events;
 mod kit;
 mod lifecycle;
 mod limited;
+mod namespaces;
+mod proxy;
 mod refusals;
 mod slow;
 mod tasks;

@@ -1,3 +1,2 @@
-SELECT name, id, digest, scopes, queues, namespaces, groups, created_at, created_by, expires_at,
-    previous_id, previous_digest, previous_until, last_used_at
+SELECT name, id, digest, scopes, queues, namespaces, groups, created_at, created_by, expires_at, previous, last_used_at
 FROM windlass.access_tokens ORDER BY name

@@ -1,4 +1,3 @@
 INSERT INTO access_tokens (
-    name, id, digest, scopes, queues, namespaces, groups, created_at, created_by, expires_at,
-    previous_id, previous_digest, previous_until, last_used_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    name, id, digest, scopes, queues, namespaces, groups, created_at, created_by, expires_at, previous, last_used_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
