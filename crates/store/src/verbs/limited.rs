@@ -199,8 +199,7 @@ mod tests {
     use windlass_core::{Json, Name};
 
     use super::*;
-    use crate::verbs::Wrap;
-    use crate::verbs::{Reads, Writes};
+    use crate::verbs::{Reads, Wrap, Writes};
     use crate::wrap::Wrapped;
     use crate::{MemoryStore, Page};
 
