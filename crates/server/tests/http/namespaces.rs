@@ -141,7 +141,7 @@ fn a_token_for_a_namespace_keeps_to_it() {
         // The command line through a server.
         let limited = Place::new()
             .with("WINDLASS_TOKEN", &tenants.acme)
-            .with("WINDLASS_SERVER", &format!("http://{}", tenants.server.address));
+            .with("WINDLASS_SERVER", format!("http://{}", tenants.server.address));
         limited.run(&["token", "create", "wide", "--scope", "admin"]).told(1, "is for the namespaces acme");
         limited.run(&["token", "rotate", "admin"]).told(1, "is for the namespaces acme");
     }
@@ -282,7 +282,7 @@ fn a_rotated_token_has_two_secrets_for_a_while() {
     let server = Server::in_place(place, &[]);
     let through = Place::new()
         .with("WINDLASS_TOKEN", &admin)
-        .with("WINDLASS_SERVER", &format!("http://{}", server.address));
+        .with("WINDLASS_SERVER", format!("http://{}", server.address));
     let rotated = through.json(&["token", "rotate", "ci", "--keep", "1h"]);
     let new = text(&rotated["token"]);
     assert_ne!(old, new);

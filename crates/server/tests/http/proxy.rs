@@ -82,6 +82,7 @@ impl Nginx {
 
 /// Without tokens it is refused, with tokens it carries everything: requests, long polls and streams.
 #[test]
+#[allow(clippy::print_stderr)]
 fn nginx_in_front_of_a_server() {
     let Some(program) = find() else {
         eprintln!("left out: there is no nginx here; install the Debian package `nginx-light`");
