@@ -92,6 +92,8 @@ export interface AuditEntry {
   /** The name of the token, and on whose behalf it was used. */
   actor: string;
   at: string;
+  /** The namespace that the subject is in, if it is in one. */
+  namespace?: string | null | undefined;
   reason?: string | null | undefined;
   subject: string;
 }

@@ -57,7 +57,7 @@ mod worker;
 mod worker_secret;
 mod workflow;
 
-pub use access::{AccessToken, AuditEntry, NewAuditEntry, QueuePattern};
+pub use access::{AccessToken, AuditEntry, NamePattern, NewAuditEntry, NewSecret, PreviousSecret};
 pub use command::{By, Command, Outcome, Scope};
 pub use event::{Change, Event, EventId, Events};
 pub use explain::{Blocker, Explanation, Facts, LaneHolder, Why, explain};

@@ -135,5 +135,11 @@ pub const EVENTS_PRUNED: usize = 100_000;
 /// Access tokens of one store. Whoever checks them holds all of them in memory.
 pub const ACCESS_TOKENS: usize = 10_000;
 
+/// Former secrets of one access token that are accepted at once.
+pub const FORMER_SECRETS: usize = 8;
+
+/// Groups of one access token.
+pub const GROUPS: usize = 64;
+
 /// How long is known what operators did. A year, and a month in which somebody may look at it.
 pub const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);

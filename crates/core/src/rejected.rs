@@ -154,6 +154,12 @@ pub enum Rejected {
         /// The task that has it.
         existing: TaskId,
     },
+    /// A task with this idempotency key exists, and is not open to the caller.
+    #[error("the key {key:?} belongs to a task that this token may not see; use another key")]
+    KeyTaken {
+        /// The key.
+        key: String,
+    },
     /// A task with this id exists.
     #[error("a task with id {task} exists already; ids are never reused")]
     IdConflict {
@@ -320,6 +326,12 @@ pub enum Rejected {
         /// The workflow that has it.
         existing: WorkflowId,
     },
+    /// A workflow with this idempotency key exists, and is not open to the caller.
+    #[error("the key {key:?} belongs to a workflow that this token may not see; use another key")]
+    WorkflowKeyTaken {
+        /// The key.
+        key: String,
+    },
     /// There is no such definition.
     #[error("there is no definition {name:?}{}; `windlass definition list` shows those that are", version.as_ref().map(|version| format!(" with version {version:?}")).unwrap_or_default())]
     UnknownDefinition {
@@ -411,7 +423,7 @@ impl Rejected {
             Self::WrongWorkerSecret { .. } => "wrong_worker_secret",
             Self::WrongWorker { .. } => "wrong_worker",
             Self::LeaseLost { .. } => "lease_lost",
-            Self::KeyConflict { .. } => "key_conflict",
+            Self::KeyConflict { .. } | Self::KeyTaken { .. } => "key_conflict",
             Self::IdConflict { .. } => "id_conflict",
             Self::NotFinal { .. } => "not_final",
             Self::LaneFull { .. } => "lane_full",
@@ -432,7 +444,7 @@ impl Rejected {
             Self::WorkflowMoved { .. } => "workflow_moved",
             Self::WorkflowOwned { .. } => "workflow_owned",
             Self::WorkflowIdConflict { .. } => "workflow_id_conflict",
-            Self::WorkflowKeyConflict { .. } => "workflow_key_conflict",
+            Self::WorkflowKeyConflict { .. } | Self::WorkflowKeyTaken { .. } => "workflow_key_conflict",
             Self::UnknownDefinition { .. } => "definition_not_found",
             Self::DefinitionConflict { .. } => "definition_conflict",
             Self::Unsound { flaws } if flaws.iter().any(Flaw::is_cycle) => "cycle",

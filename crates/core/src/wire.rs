@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::de::{self, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::access::{QueuePattern, Scope};
+use crate::access::{NamePattern, Scope};
 use crate::event::EventId;
 use crate::history::Reason;
 use crate::id::{TaskId, WorkerId};
@@ -36,7 +36,7 @@ macro_rules! as_text {
     )+};
 }
 
-as_text![TaskId, WorkflowId, Entity, EventId, QueuePattern, Scope, Reason, TraceParent];
+as_text![TaskId, WorkflowId, Entity, EventId, NamePattern, Scope, Reason, TraceParent];
 
 impl Serialize for WorkerId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

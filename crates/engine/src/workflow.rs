@@ -174,7 +174,13 @@ impl Client {
     }
 
     /// Checks the input and the identity against the definition, then starts it.
-    pub async fn start_workflow(&self, mut new: NewWorkflow) -> Result<Started> {
+    pub async fn start_workflow(&self, new: NewWorkflow) -> Result<Started> {
+        let checked = self.check_start(new).await?;
+        self.start_new(checked).await
+    }
+
+    /// Checks the input and the identity against the definition, and evaluates the keys of lanes: what is left is to start it.
+    pub async fn check_start(&self, mut new: NewWorkflow) -> Result<NewWorkflow> {
         new.check()?;
         let definition: Arc<Blueprint> = match &mut new.source {
             Source::Named { name, version } => {
@@ -207,7 +213,7 @@ impl Client {
             }
             _ => {}
         }
-        self.start_new(new).await
+        Ok(new)
     }
 
     /// The definitions of workflows below steps that hold a lane while they run: none, if there are no such steps.

@@ -74,6 +74,11 @@ impl QueueJson {
         &self.queue
     }
 
+    /// Where it is.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     fn tasks(&self, states: &[State]) -> u64 {
         states.iter().filter_map(|state| self.tasks.get(state.word())).sum()
     }

@@ -46,8 +46,10 @@ fn blocks(page: &str) -> Vec<Block> {
             }
             // Held to an example by a test of the library.
             "```rust" => drop(body()),
+            // Run by a test of the server, with a real nginx.
+            "```nginx" => drop(body()),
             "<!-- needs python3 -->" => needs_python = true,
-            _ => assert!(!line.starts_with("```"), "line {}: neither sh, text nor rust", number + 1),
+            _ => assert!(!line.starts_with("```"), "line {}: neither sh, text, rust nor nginx", number + 1),
         }
     }
     blocks

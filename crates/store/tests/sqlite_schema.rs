@@ -334,8 +334,11 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
         let first = include_str!("../src/sqlite/migrations/001_tasks.sql");
         let view =
             &first[first.find("CREATE VIEW task_rows").unwrap()..first.find("-- Apart from tasks").unwrap()];
+        let limits = ["namespaces", "groups", "previous", "last_used_at"];
+        let limits =
+            limits.map(|column| format!("ALTER TABLE access_tokens DROP COLUMN {column};")).join(" ");
         let older = format!(
-            "DROP INDEX tasks_due_to_claim; ALTER TABLE workers DROP COLUMN secret; ALTER TABLE schedules DROP COLUMN left_out;
+            "{limits} DROP TABLE had_access_tokens; ALTER TABLE audit DROP COLUMN namespace; DROP INDEX tasks_due_to_claim; ALTER TABLE workers DROP COLUMN secret; ALTER TABLE schedules DROP COLUMN left_out;
             DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version >= 7"
         );
         Connection::open(&path).unwrap().execute_batch(&older).unwrap();

@@ -461,6 +461,14 @@ mod steps {
 }
 
 impl Definition {
+    /// The queue of each step.
+    pub fn queues(&self) -> impl Iterator<Item = Name> + Clone {
+        self.steps.iter().map(|step| {
+            let queue = step.queue.as_ref().or(self.defaults.queue.as_ref());
+            queue.cloned().unwrap_or_default()
+        })
+    }
+
     /// All of it but its version, as JSON: what is stored, and what makes two definitions the same.
     #[must_use]
     pub fn content(&self) -> String {

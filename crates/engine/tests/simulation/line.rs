@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use windlass::{
     AccessToken, Activity, AuditListing, By, Catalog, Command, Count, Defined, Definition, DefinitionLine,
     Due, Entity, Error, EventId, Events, Execution, Executions, Facts, Filter, Firing, Json, Leadership,
-    Lease, Listing, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker, NewWorkflow, Page, Pulse, Reads,
-    ReadyWorkflow, Reconciled, Record, Retention, Rings, Schedule, Started, Steering, Store,
+    Lease, Listing, Name, NewAuditEntry, NewSchedule, NewSecret, NewTask, NewWorker, NewWorkflow, Page,
+    Pulse, Reads, ReadyWorkflow, Reconciled, Record, Retention, Rings, Schedule, Started, Steering, Store,
     StoredDefinition, Submitted, TaskId, Term, Timestamp, Turn, Turned, Worker, WorkerId, Workflow,
     WorkflowCount, WorkflowFilter, WorkflowId, WorkflowListing, WorkflowRecord, Writes,
 };
@@ -48,6 +48,7 @@ const READS: &[&str] = &[
     "schedules",
     "events",
     "access_tokens",
+    "had_access_tokens",
     "audits",
     "describe",
 ];
@@ -525,6 +526,22 @@ impl Catalog for Line {
     async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
         let store = self.world.store.clone();
         self.plain("access_tokens", async move { store.access_tokens().await }).await
+    }
+
+    async fn had_access_tokens(&self) -> Result<bool> {
+        let store = self.world.store.clone();
+        self.plain("had_access_tokens", async move { store.had_access_tokens().await }).await
+    }
+
+    async fn rotate_access_token(&self, name: Name, secret: NewSecret, keep: Duration) -> Result<bool> {
+        let store = self.world.store.clone();
+        let effect = async move { store.rotate_access_token(name.clone(), secret.clone(), keep).await };
+        self.plain("rotate_access_token", effect).await
+    }
+
+    async fn touch_access_tokens(&self, used: Vec<(Name, Timestamp)>) -> Result<()> {
+        let store = self.world.store.clone();
+        self.plain("touch_access_tokens", async move { store.touch_access_tokens(used.clone()).await }).await
     }
 
     async fn revoke_access_token(&self, name: Name) -> Result<bool> {

@@ -110,6 +110,8 @@ mod tests {
             polls: 1,
             rate: 0,
             open: true,
+            without_tokens: false,
+            listeners: 32,
             origins: Vec::new(),
         }
     }

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use windlass::access::Scope;
-use windlass::{AccessToken, By, Name, WorkerSecret};
+use windlass::{AccessToken, By, Name, NamePattern, WorkerSecret};
 
 use super::{Answered, App, Problem};
 
@@ -18,6 +18,8 @@ const ANYBODY: &str = "anybody";
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     token: Option<Arc<AccessToken>>,
+    /// The id of the secret that was sent: a token that was rotated has several.
+    secret: String,
     /// On whose behalf it says that it acts, and why.
     by: By,
     /// What it sent as the secret of the worker that it is.
@@ -48,12 +50,12 @@ pub(super) async fn require(scopes: &[Scope], request: Request, next: Next) -> R
 impl Caller {
     /// One who needs no token.
     pub(super) fn anybody() -> Self {
-        Self { token: None, by: By::default(), worker_secret: None }
+        Self { token: None, secret: String::new(), by: By::default(), worker_secret: None }
     }
 
     /// One whose token was recognised.
-    pub(super) fn with(token: Arc<AccessToken>) -> Self {
-        Self { token: Some(token), by: By::default(), worker_secret: None }
+    pub(super) fn with(token: Arc<AccessToken>, secret: &str) -> Self {
+        Self { token: Some(token), secret: secret.into(), by: By::default(), worker_secret: None }
     }
 
     /// The same, with the secret of a worker.
@@ -70,19 +72,14 @@ impl Caller {
         self.token.is_none()
     }
 
-    /// What it was recognised by, if that was needed.
-    pub(super) fn token(&self) -> Option<&AccessToken> {
-        self.token.as_deref()
+    /// What it was recognised by, if that was needed: the token, and the id of its secret.
+    pub(super) fn token(&self) -> Option<(&AccessToken, &str)> {
+        Some((self.token.as_deref()?, &self.secret))
     }
 
     /// What the history and the audit call it.
     pub(super) fn name(&self) -> &str {
         self.token.as_ref().map_or(ANYBODY, |token| &token.name)
-    }
-
-    /// What requests are counted by.
-    pub(super) fn id(&self) -> &str {
-        self.token.as_ref().map_or(ANYBODY, |token| &token.id)
     }
 
     /// Whether it may do such things.
@@ -107,12 +104,20 @@ impl Caller {
         first.or_else(|refused| if checks.any(|check| check.is_ok()) { Ok(()) } else { Err(refused) })
     }
 
-    /// Whether only some queues are open to it.
+    /// Whether only some queues or namespaces are open to it.
     pub(crate) fn is_limited(&self) -> bool {
-        let all = |token: &AccessToken| {
-            token.queues.is_empty() || token.queues.iter().any(|pattern| pattern.as_str() == "*")
-        };
-        self.token.as_ref().is_some_and(|token| !all(token))
+        self.is_limited_to_queues() || self.limits(|token| &token.namespaces)
+    }
+
+    /// Whether only some queues are open to it.
+    pub(crate) fn is_limited_to_queues(&self) -> bool {
+        self.limits(|token| &token.queues)
+    }
+
+    fn limits(&self, patterns: impl Fn(&AccessToken) -> &[NamePattern]) -> bool {
+        self.token.as_deref().map(patterns).is_some_and(|patterns| {
+            !patterns.is_empty() && patterns.iter().all(|pattern| pattern.as_str() != "*")
+        })
     }
 
     /// Whether a queue is open to it.
@@ -125,20 +130,65 @@ impl Caller {
         }
     }
 
-    /// Whether all queues are open to it.
-    pub(crate) fn check_unlimited(&self) -> Answered<()> {
-        if self.is_limited() {
-            Err(self.kept_from("what is not of one queue; name one, if that can be"))
-        } else {
-            Ok(())
+    /// Whether a namespace is open to it.
+    pub(crate) fn check_namespace(&self, namespace: &Name) -> Answered<()> {
+        match &self.token {
+            Some(token) if !token.allows_namespace(namespace) => {
+                Err(self.kept_from(&format!("the namespace {:?}", &**namespace)))
+            }
+            _ => Ok(()),
         }
     }
 
+    /// Whether all of some queues of a namespace are open to it. A worker that takes from no queue, as a server does, is of none.
+    pub(crate) fn check_queues(&self, namespace: &Name, queues: &[Name]) -> Answered<()> {
+        if queues.is_empty() {
+            return self.check_unlimited();
+        }
+        self.check_namespace(namespace)?;
+        queues.iter().try_for_each(|queue| self.check_queue(queue))
+    }
+
+    /// Whether all queues are open to it.
+    pub(crate) fn check_every_queue(&self) -> Answered<()> {
+        match self.is_limited_to_queues() {
+            true => Err(self.kept_from("what is not of one queue; name one, if that can be")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether all namespaces and queues are open to it.
+    pub(crate) fn check_unlimited(&self) -> Answered<()> {
+        self.check_every_queue()?;
+        match self.is_limited() {
+            true => Err(self.kept_from("what is not of one namespace; name one, if that can be")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether rows of a namespace and these queues are shown to it; without queues, rows of no queue.
+    pub(crate) fn sees(&self, namespace: &Name, queues: &[Name]) -> bool {
+        let queues_are_open = match queues {
+            [] => !self.is_limited_to_queues(),
+            queues => queues.iter().all(|queue| self.check_queue(queue).is_ok()),
+        };
+        queues_are_open && self.check_namespace(namespace).is_ok()
+    }
+
     pub(super) fn kept_from(&self, what: &str) -> Problem {
-        let queues: Vec<_> =
-            self.token.iter().flat_map(|token| &token.queues).map(ToString::to_string).collect();
-        let (name, queues) = (self.name(), queues.join(", "));
-        Problem::forbidden(format!("the token {name:?} is for the queues {queues}, and not for {what}"))
+        let words = |patterns: &[NamePattern]| -> String {
+            patterns.iter().map(NamePattern::as_str).collect::<Vec<_>>().join(", ")
+        };
+        let (queues, namespaces) = match &self.token {
+            Some(token) => (words(&token.queues), words(&token.namespaces)),
+            None => Default::default(),
+        };
+        let limits = match (&*queues, &*namespaces) {
+            (queues, "") => format!("the queues {queues}"),
+            ("", namespaces) => format!("the namespaces {namespaces}"),
+            (queues, namespaces) => format!("the queues {queues} in the namespaces {namespaces}"),
+        };
+        Problem::forbidden(format!("the token {:?} is for {limits}, and not for {what}", self.name()))
     }
 
     /// The same, acting on somebody's behalf and for a reason.

@@ -1,8 +1,8 @@
 //! One gate for every request: may this caller run this verb, under which name, and what does the audit log say?
 //!
-//! The policy is [`Guarded`](windlass::verbs::Guarded): what a verb needs, and what it concerns. Here that is held against the caller's token. What is of
-//! one queue is open if the queue is; what is of no queue is not open to a token that is for some, because it would show or change
-//! what others have. Lists whose rows are of queues are filtered instead.
+//! The policy is [`Guarded`](windlass::verbs::Guarded): what a verb needs, and what it concerns. Here that is held against the
+//! caller's token. A task is open if its namespace and its queue are. What is of no queue is closed to a token for some queues, and
+//! what is of no namespace to every limited token, because it would show or change what others have. Lists are filtered instead.
 //!
 //! A public route and a call of `/v1/store` pass the same gate: [`Gate::run`] for a verb, [`Gate::admit`] for a route that takes
 //! several calls to do what one verb stands for.
@@ -41,15 +41,10 @@ impl Gatekeeper for Gate<'_> {
     type Refusal = Problem;
 
     async fn run<V: Verb>(&self, verb: V) -> Answered<Result<V::Answer, Error>> {
-        let verb = match self.check_all(verb).await? {
-            Ok(verb) => verb,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut answer = verb.run(&**self.app.windlass.store()).await;
-        if let (Ok(answer), true) = (&mut answer, self.caller.is_limited()) {
-            V::filter(answer, &|_, queues| self.caller.check_queues(queues).is_ok());
+        match self.check_all(verb).await? {
+            Ok(verb) => Ok(self.perform(verb).await),
+            Err(error) => Ok(Err(error)),
         }
-        Ok(answer)
     }
 }
 
@@ -62,6 +57,18 @@ impl Gate<'_> {
     /// Runs a verb, if the caller may.
     pub(crate) async fn run<V: Verb>(&self, verb: V) -> Answered<V::Answer> {
         Ok(Gatekeeper::run(self, verb).await??)
+    }
+
+    /// Runs a verb that was admitted. What is closed to the caller is left out of the answer.
+    pub(crate) async fn perform<V: Verb>(&self, admitted: V) -> Result<V::Answer, Error> {
+        let store = &**self.app.windlass.store();
+        if !self.caller.is_limited() {
+            return admitted.run(store).await;
+        }
+        let is_open = |namespace: &Name, queues: &[Name]| self.caller.sees(namespace, queues);
+        let mut answer = admitted.run_limited(store, &is_open).await?;
+        V::filter(&mut answer, &is_open);
+        Ok(answer)
     }
 
     /// Checks that the caller may run a verb, puts its name to it, and writes the audit entry: what cannot be written down is not done.
@@ -117,6 +124,7 @@ impl Gate<'_> {
                 action: "worker.deregister",
                 subject: AuditSubject::Named(worker.to_string()),
                 by: By::default(),
+                namespace: None,
             }))),
             (Some(false), _) => Err(Rejected::WrongWorkerSecret { worker: worker.clone() }.into()),
         }
@@ -133,22 +141,33 @@ impl Gate<'_> {
         }
         let store = app.windlass.store();
         match subject {
-            Subject::Everything | Subject::Namespace(_) | Subject::WholeWorkflow(_) => {
-                caller.check_unlimited()
+            Subject::Everything => caller.check_unlimited(),
+            Subject::Namespace(namespace) => {
+                caller.check_namespace(namespace)?;
+                caller.check_every_queue()
             }
-            Subject::Queues(_, queues) => caller.check_queues(queues),
+            Subject::EachNamespace => caller.check_every_queue(),
+            Subject::WholeWorkflow(id) => {
+                caller.check_every_queue()?;
+                self.check_workflow(*id).await
+            }
+            Subject::Queues(namespace, queues) => caller.check_queues(namespace, queues),
             Subject::QueueEverywhere(queue) => caller.check_queue(queue),
-            Subject::InBatch(index, _, queue) => {
-                caller.check_queue(queue).map_err(|problem| Problem { index: Some(*index), ..problem })
-            }
+            Subject::InBatch(index, namespace, queue) => caller
+                .check_queues(namespace, from_ref(queue))
+                .map_err(|problem| Problem { index: Some(*index), ..problem }),
             Subject::Worker(worker) => match app.fleet.wanted(app, worker).await {
-                Ok(wanted) => caller.check_queues(&wanted.queues),
+                Ok(wanted) => caller.check_queues(&wanted.namespace, &wanted.queues),
                 Err(problem) if problem.status == StatusCode::NOT_FOUND => Ok(()),
                 Err(problem) => Err(problem),
             },
-            Subject::Holder(worker) => caller.check_queues(&app.fleet.wanted(app, worker).await?.queues),
+            Subject::Holder(worker) => {
+                let wanted = app.fleet.wanted(app, worker).await?;
+                caller.check_queues(&wanted.namespace, &wanted.queues)
+            }
             Subject::Task(id) => self.check_task(*id).await,
             Subject::TaskByKey(namespace, kind, key) => {
+                caller.check_namespace(namespace)?;
                 match store.find((*namespace).clone(), (*kind).clone(), (*key).into()).await? {
                     Some(id) => self.check_task(id).await,
                     None => Ok(()),
@@ -156,38 +175,57 @@ impl Gate<'_> {
             }
             Subject::Results(tasks) => self.check_results(tasks).await,
             Subject::Schedule(namespace, name) => {
+                caller.check_namespace(namespace)?;
                 let schedules = store.schedules().await?;
                 let found = schedules.iter().find(|one| (&one.namespace, &one.name) == (*namespace, *name));
                 found.map_or(Ok(()), |schedule| caller.check_queue(&schedule.template.task().queue))
             }
             Subject::Workflow(id) => self.check_workflow(*id).await,
             Subject::WorkflowByKey(namespace, name, key) => {
+                caller.check_namespace(namespace)?;
                 match store.find_workflow((*namespace).clone(), (*name).clone(), (*key).into()).await? {
                     Some(id) => self.check_workflow(id).await,
                     None => Ok(()),
                 }
             }
             Subject::Definition(namespace, name, version) => {
+                caller.check_namespace(namespace)?;
+                if !caller.is_limited_to_queues() {
+                    return Ok(());
+                }
                 let version = version.map(Into::into);
                 match store.definition((*namespace).clone(), (*name).clone(), version).await? {
                     Some(found) => self.check_steps(found.blueprint.definition()),
                     None => Ok(()),
                 }
             }
-            Subject::Start(workflow) => self.check_start(&workflow.namespace, &workflow.source).await,
+            Subject::Start(workflow) => {
+                caller.check_namespace(&workflow.namespace)?;
+                match caller.is_limited_to_queues() {
+                    true => self.check_start(&workflow.namespace, &workflow.source).await,
+                    // What it starts is of the same namespace.
+                    false => Ok(()),
+                }
+            }
         }
     }
 
     async fn check_task(&self, id: TaskId) -> Answered<()> {
         match self.app.windlass.store().facts(id).await? {
-            Some(facts) => self.caller.check_queue(&facts.task.spec.queue),
+            Some(facts) => {
+                let spec = &facts.task.spec;
+                self.caller.check_queues(&spec.namespace, from_ref(&spec.queue))
+            }
             None => Ok(()),
         }
     }
 
     async fn check_workflow(&self, id: WorkflowId) -> Answered<()> {
         match self.app.windlass.store().workflow(id).await? {
-            Some(record) => self.check_steps(record.blueprint.definition()),
+            Some(record) => {
+                self.caller.check_namespace(&record.workflow.namespace)?;
+                self.check_steps(record.blueprint.definition())
+            }
             None => Ok(()),
         }
     }
@@ -196,7 +234,7 @@ impl Gate<'_> {
     /// that step it is given what the definition says, and what the steps before have returned.
     fn check_steps(&self, definition: &Definition) -> Answered<()> {
         let caller = self.caller;
-        let mut queues = queues(definition);
+        let mut queues = definition.queues();
         if caller.check(Scope::Work).is_ok() && queues.clone().any(|queue| caller.check_queue(&queue).is_ok())
         {
             return Ok(());
@@ -209,7 +247,10 @@ impl Gate<'_> {
         for task in tasks {
             let Some(facts) = store.facts(*task).await? else { continue };
             match facts.task.spec.workflow {
-                None => self.caller.check_queue(&facts.task.spec.queue)?,
+                None => {
+                    let spec = &facts.task.spec;
+                    self.caller.check_queues(&spec.namespace, from_ref(&spec.queue))?;
+                }
                 Some(workflow) if checked.insert(workflow) => self.check_workflow(workflow).await?,
                 Some(_) => {}
             }
@@ -268,7 +309,7 @@ impl Gate<'_> {
         let (mut seen, mut left) = (BTreeSet::new(), Vec::new());
         match source {
             Source::AdHoc(definition) => {
-                queues(definition).try_for_each(|queue| caller.check_queue(&queue))?;
+                definition.queues().try_for_each(|queue| caller.check_queue(&queue))?;
                 left.extend(children(definition));
             }
             Source::Named { name, version } => left.push((name.clone(), version.clone())),
@@ -280,7 +321,7 @@ impl Gate<'_> {
             match self.app.windlass.store().definition(namespace.clone(), name.clone(), version).await? {
                 Some(found) => {
                     let definition = found.blueprint.definition();
-                    queues(definition).try_for_each(|queue| caller.check_queue(&queue))?;
+                    definition.queues().try_for_each(|queue| caller.check_queue(&queue))?;
                     left.extend(children(definition));
                 }
                 // The start itself says that there is none. A workflow within may be defined until its step comes, with any queue.
@@ -295,11 +336,15 @@ impl Gate<'_> {
 
     /// Writes the audit entry of something that an operator does.
     async fn audit(&self, note: AuditNote) -> Answered<()> {
-        let AuditNote { action, subject, by } = note;
+        let AuditNote { action, subject, by, namespace } = note;
         let action = self.action.unwrap_or(action);
-        let (action, subject) = match subject {
-            AuditSubject::Named(subject) => (action.to_owned(), subject),
+        let (action, subject, namespace) = match subject {
+            AuditSubject::Named(subject) => (action.to_owned(), subject, namespace),
             AuditSubject::Task(id) => self.task_or_step(action, id).await?,
+            AuditSubject::Workflow(id) => {
+                let found = self.app.windlass.store().workflow(id).await?;
+                (action.to_owned(), id.to_string(), found.map(|record| record.workflow.namespace))
+            }
         };
         let By { actor, note } = self.caller.explained(by);
         let entry = NewAuditEntry {
@@ -307,22 +352,28 @@ impl Gate<'_> {
             action,
             subject,
             reason: note.filter(|reason| !reason.is_empty()),
+            namespace,
         };
         Ok(self.app.windlass.store().audit(entry).await?)
     }
 
     /// A step is called by its workflow and its name.
-    async fn task_or_step(&self, action: &'static str, id: TaskId) -> Answered<(String, String)> {
+    async fn task_or_step(
+        &self,
+        action: &'static str,
+        id: TaskId,
+    ) -> Answered<(String, String, Option<Name>)> {
         let client = self.app.windlass.client();
         let task = self.app.windlass.store().facts(id).await?.map(|facts| facts.task);
         let step = match &task {
             Some(task) => client.step_name(task).await?.zip(task.spec.workflow),
             None => None,
         };
-        Ok(match step {
+        let (action, subject) = match step {
             Some((step, workflow)) => (action.replacen("task.", "step.", 1), format!("{workflow}/{step}")),
             None => (action.into(), id.to_string()),
-        })
+        };
+        Ok((action, subject, task.map(|task| task.spec.namespace)))
     }
 }
 
@@ -356,27 +407,6 @@ impl Caller {
             Scopes::Nobody(why) => Err(Problem::forbidden(*why)),
         }
     }
-
-    /// All of them must be open. A worker that takes from no queue, as a server does, is of none.
-    pub(crate) fn check_queues(&self, queues: &[Name]) -> Answered<()> {
-        if queues.is_empty() {
-            return self.check_unlimited();
-        }
-        queues.iter().try_for_each(|queue| self.check_queue(queue))
-    }
-
-    /// Whether a row of a queue is shown to the caller.
-    pub(crate) fn sees(&self, queue: &Name) -> bool {
-        self.check_queues(from_ref(queue)).is_ok()
-    }
-}
-
-/// The queue of each step.
-fn queues(definition: &Definition) -> impl Iterator<Item = Name> + Clone {
-    definition.steps.iter().map(|step| {
-        let queue = step.queue.as_ref().or(definition.defaults.queue.as_ref());
-        queue.cloned().unwrap_or_default()
-    })
 }
 
 /// The workflows that are steps of one.

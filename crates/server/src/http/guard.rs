@@ -10,7 +10,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State as Shared};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
@@ -46,7 +46,7 @@ pub(super) struct Guard {
 impl Guard {
     pub(super) fn new(store: Arc<dyn Store>, limits: &Limits) -> Self {
         let requests = Arc::new(Semaphore::new(limits.requests));
-        Self { tokens: Tokens::new(store), requests, bodies: Bodies::new() }
+        Self { tokens: Tokens::new(store, limits.without_tokens), requests, bodies: Bodies::new() }
     }
 }
 
@@ -179,6 +179,18 @@ async fn who(app: &App, route: &str, headers: &HeaderMap) -> Result<Caller, Prob
         // Elsewhere a name may be made to point here, and a page of that name then counts as ours.
         return Err(Problem::forbidden("without tokens, ask localhost or an address, not another name"));
     }
+    if caller.is_anybody()
+        && let Some(sign) = headers.keys().map(HeaderName::as_str).find(|name| is_of_proxy(name))
+    {
+        // It speaks for others, from wherever they come.
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "proxy_without_tokens",
+            format!(
+                "the request came through a proxy (it has the header {sign:?}), and without tokens only this machine is served; create a token with `windlass token create`"
+            ),
+        ));
+    }
     if !UNCOUNTED.contains(&route) {
         app.guard.tokens.count(&caller, app.limits.rate)?;
     }
@@ -195,6 +207,11 @@ fn worker_secret(headers: &HeaderMap) -> Result<Option<WorkerSecret>, Problem> {
             "send one header {WORKER_SECRET_HEADER}, of visible characters"
         ))),
     }
+}
+
+/// Whether a header is one that proxies add.
+fn is_of_proxy(header: &str) -> bool {
+    header.starts_with("x-forwarded-") || ["forwarded", "x-real-ip", "via"].contains(&header)
 }
 
 /// Whether a host is this machine, or an address.
@@ -243,7 +260,7 @@ fn check_origin(app: &App, request: &Request) -> Result<Option<HeaderValue>, Pro
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
     let Some(origin) = headers.get(header::ORIGIN) else {
-        let site = text(header::HeaderName::from_static("sec-fetch-site"));
+        let site = text(HeaderName::from_static("sec-fetch-site"));
         let is_elsewhere = matches!(site, Some("cross-site" | "same-site"));
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
         return match is_elsewhere && changes {
@@ -343,6 +360,31 @@ mod tests {
         }
         let asked = routes.oneshot(Request::get("/good").body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(asked.status(), StatusCode::OK);
+    }
+
+    /// A server behind a proxy on the same machine was open to whoever reached the proxy.
+    #[tokio::test]
+    async fn without_tokens_what_came_through_a_proxy_is_refused() {
+        let served = Served::start();
+        for (header, value) in [
+            ("forwarded", "for=192.0.2.1"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-proto", "https"),
+            ("x-real-ip", "192.0.2.1"),
+            ("via", "1.1 proxy"),
+            ("Via", ""),
+        ] {
+            let headers = [(header, value.to_owned())];
+            let (status, _, told) = served.ask_with("GET", "/v1/tasks", &headers, &Value::Null).await;
+            let told: Value = serde_json::from_str(&told).unwrap();
+            assert_eq!((status, &told["code"]), (403, &json!("proxy_without_tokens")), "{header}");
+            assert!(told["detail"].as_str().unwrap().contains("windlass token create"));
+            assert_eq!(served.ask_with("GET", "/health", &headers, &Value::Null).await.0, 200);
+        }
+        assert_eq!(served.ask("GET", "/v1/tasks", Value::Null).await.0, 200);
+        let token = served.token("first", None).await;
+        let headers = [("via", "1.1 proxy".into()), ("authorization", format!("Bearer {token}"))];
+        assert_eq!(served.ask_with("GET", "/v1/tasks", &headers, &Value::Null).await.0, 200);
     }
 
     #[test]

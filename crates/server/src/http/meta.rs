@@ -21,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::{Error, NewWorker, Rejected, Store, WorkerId};
 
-use super::{Answered, App, Problem, openapi};
+use super::{Answered, App, Caller, Problem, openapi};
 
 /// How long the store may take to show that it can be written to.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -195,13 +195,15 @@ async fn ready(Shared(app): Shared<App>) -> Answered<Json<ReadyJson>> {
     Ok(Json(ReadyJson { status: "ready" }))
 }
 
-/// Numbers, for Prometheus
+/// Numbers of all namespaces and queues, for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
     (status = 200, description = "All numbers of this process", body = String, content_type = "text/plain"),
 ))]
-async fn metrics(Shared(app): Shared<App>) -> Response {
+async fn metrics(Shared(app): Shared<App>, caller: Caller) -> Answered<Response> {
+    // They are of all namespaces and queues.
+    caller.check_unlimited()?;
     let waiting = u32::try_from(app.polls.waiting()).unwrap_or(u32::MAX);
     metrics::gauge!("windlass_http_waiting_claims").set(f64::from(waiting));
     let content_type = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], app.meta.metrics.0.render()).into_response()
+    Ok(([(header::CONTENT_TYPE, content_type)], app.meta.metrics.0.render()).into_response())
 }

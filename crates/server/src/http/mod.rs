@@ -62,6 +62,10 @@ pub(crate) struct Limits {
     pub(crate) rate: u32,
     /// Whether anybody may call while there are no tokens: on this machine alone.
     pub(crate) open: bool,
+    /// Whether a store whose tokens were all revoked is open as one that never had any.
+    pub(crate) without_tokens: bool,
+    /// Listeners to events of one token.
+    pub(crate) listeners: usize,
     /// Origins that pages of browsers may come from, beside the server's own.
     pub(crate) origins: Vec<String>,
 }
@@ -147,6 +151,16 @@ impl App {
     /// Whether there are tokens, so that others than this machine may be served.
     pub(crate) async fn has_tokens(&self) -> Result<bool, windlass::Error> {
         self.guard.tokens.are_there().await
+    }
+
+    /// Whether nobody may call, because every token was revoked.
+    pub(crate) async fn are_all_tokens_revoked(&self) -> Result<bool, windlass::Error> {
+        self.guard.tokens.are_all_revoked().await
+    }
+
+    /// Tells the store when tokens were last used.
+    pub(crate) async fn record_token_use(&self) -> Result<(), windlass::Error> {
+        self.guard.tokens.record_use().await
     }
 
     /// Lets requests that wait for something end with what there is.

@@ -10,13 +10,14 @@ use windlass::{Error, Invalid, Rejected};
 const RETRY_AFTER: u32 = 1;
 
 /// Every code there is, with its status. `docs/http.md` says what each means; a code that was told once is never given another meaning.
-const CODES: [(&str, StatusCode); 65] = [
+const CODES: [(&str, StatusCode); 67] = [
     // Of the server.
     ("bad_request", StatusCode::BAD_REQUEST),
     ("unauthenticated", StatusCode::UNAUTHORIZED),
     ("forbidden", StatusCode::FORBIDDEN),
     ("worker_secret_required", StatusCode::FORBIDDEN),
     ("wrong_worker_secret", StatusCode::FORBIDDEN),
+    ("proxy_without_tokens", StatusCode::FORBIDDEN),
     ("route_not_found", StatusCode::NOT_FOUND),
     ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
     ("timeout", StatusCode::REQUEST_TIMEOUT),
@@ -25,6 +26,7 @@ const CODES: [(&str, StatusCode); 65] = [
     ("unsupported_media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE),
     ("invalid_body", StatusCode::UNPROCESSABLE_ENTITY),
     ("rate_limited", StatusCode::TOO_MANY_REQUESTS),
+    ("too_many_listeners", StatusCode::TOO_MANY_REQUESTS),
     ("fault", StatusCode::INTERNAL_SERVER_ERROR),
     ("overloaded", StatusCode::SERVICE_UNAVAILABLE),
     ("stopping", StatusCode::SERVICE_UNAVAILABLE),

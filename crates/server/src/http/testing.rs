@@ -142,6 +142,8 @@ impl Served {
             polls: 5_000,
             rate: 0,
             open: true,
+            without_tokens: false,
+            listeners: 32,
             origins: Vec::new(),
         };
         change(&mut limits);
@@ -190,9 +192,13 @@ impl Served {
             digest: fresh.digest,
             scopes: [Scope::Admin].into(),
             queues: Vec::new(),
+            namespaces: Vec::new(),
+            groups: Vec::new(),
             created_at: Timestamp::MIN,
             created_by: None,
             expires_at,
+            previous: Vec::new(),
+            last_used_at: None,
         };
         self.app.windlass.store().put_access_token(token).await.unwrap();
         fresh.text

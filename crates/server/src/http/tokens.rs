@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use windlass::{AccessToken, Error, Store, Timestamp};
+use windlass::{AccessToken, Error, Name, Store, Timestamp, limits};
 
 use super::{Answered, Caller, Problem};
 use crate::secret::Sent;
@@ -34,13 +34,46 @@ struct Read {
     at: Instant,
     /// The store's present then.
     now: Timestamp,
-    tokens: Arc<HashMap<String, Arc<AccessToken>>>,
+    /// By the ids of secrets.
+    tokens: Arc<HashMap<String, KnownSecret>>,
+    /// Whether there are no tokens, but were some.
+    had: bool,
+}
+
+/// A secret that is accepted.
+#[derive(Clone, Debug)]
+struct KnownSecret {
+    token: Arc<AccessToken>,
+    digest: [u8; 32],
+    /// Until when.
+    ends: Option<Timestamp>,
 }
 
 impl Read {
-    fn new(at: Instant, tokens: Vec<AccessToken>, now: Timestamp) -> Self {
-        let tokens = tokens.into_iter().map(|token| (token.id.clone(), Arc::new(token))).collect();
-        Self { at, now, tokens: Arc::new(tokens) }
+    async fn from(store: &dyn Store, at: Instant) -> Result<Self, Error> {
+        let (all, now) = (store.access_tokens().await?, store.now().await?);
+        let had = all.is_empty() && store.had_access_tokens().await?;
+        let mut tokens = HashMap::new();
+        for token in all {
+            let (end, token) = (token.expires_at, Arc::new(token));
+            for former in &token.previous {
+                let ends = Some(end.map_or(former.expires_at, |end| end.min(former.expires_at)));
+                let known = KnownSecret { token: token.clone(), digest: former.digest, ends };
+                tokens.insert(former.id.clone(), known);
+            }
+            let known = KnownSecret { digest: token.digest, ends: end, token: token.clone() };
+            tokens.insert(token.id.clone(), known);
+        }
+        Ok(Self { at, now, tokens: Arc::new(tokens), had })
+    }
+
+    /// The store's present.
+    fn present(&self) -> Timestamp {
+        self.now.plus(self.at.elapsed())
+    }
+
+    fn is_good(&self, known: &KnownSecret) -> bool {
+        known.ends.is_none_or(|ends| ends > self.present())
     }
 }
 
@@ -59,13 +92,18 @@ struct Known {
 pub(super) struct Tokens {
     store: Arc<dyn Store>,
     known: watch::Sender<Known>,
+    /// Whether a store whose tokens were all revoked is open as one that never had any.
+    without_tokens: bool,
     /// What is left of each caller's requests, and since when.
     rates: StdMutex<HashMap<String, (f64, Instant)>>,
+    /// When tokens were last used, as far as the store has not been told.
+    used: StdMutex<HashMap<Name, Timestamp>>,
 }
 
 impl Tokens {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, known: watch::Sender::new(Known::default()), rates: StdMutex::default() }
+    pub(super) fn new(store: Arc<dyn Store>, without_tokens: bool) -> Self {
+        let known = watch::Sender::new(Known::default());
+        Self { store, known, without_tokens, rates: StdMutex::default(), used: StdMutex::default() }
     }
 
     /// What holds; read again if that is older than `age`. A store that is slow, or gone, holds up nobody for longer than a moment: then what was
@@ -101,16 +139,14 @@ impl Tokens {
         });
         if is_first {
             let (store, known) = (self.store.clone(), self.known.clone());
-            let reading = tokio::spawn(async move { Ok((store.access_tokens().await?, store.now().await?)) });
+            let reading = tokio::spawn(async move { Read::from(&*store, now).await });
             tokio::spawn(async move {
                 let fault = |_| Err(Error::Unavailable("reading the tokens was ended by a fault".into()));
                 let answer = reading.await.unwrap_or_else(fault);
                 known.send_modify(|known| {
                     known.asking = None;
                     match answer {
-                        Ok((tokens, present)) => {
-                            (known.read, known.failed) = (Some(Read::new(now, tokens, present)), None);
-                        }
+                        Ok(read) => (known.read, known.failed) = (Some(read), None),
                         Err(error) => known.failed = Some((Instant::now(), error)),
                     }
                 });
@@ -124,6 +160,11 @@ impl Tokens {
         Ok(!self.read(HOLDS).await?.tokens.is_empty())
     }
 
+    /// Whether nobody may call, because every token was revoked.
+    pub(super) async fn are_all_revoked(&self) -> Result<bool, Error> {
+        Ok(self.read(HOLDS).await?.had && !self.without_tokens)
+    }
+
     /// Who calls, with what stands in `Authorization`. Without any tokens anybody may, if `open`.
     pub(super) async fn recognise(&self, authorization: Option<&str>, open: bool) -> Answered<Caller> {
         let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
@@ -131,7 +172,15 @@ impl Tokens {
         let given =
             authorization.map(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
         let sent = given.flatten().and_then(|text| Sent::read(text.trim()));
-        if read.tokens.is_empty() && open {
+        if read.tokens.is_empty() && read.had && !self.without_tokens {
+            // One may have been made just now.
+            read = self.read(UNKNOWN).await?;
+            if read.tokens.is_empty() {
+                return Err(unknown(
+                    "all tokens of this store were revoked; create one with `windlass token create` on the store itself, or start the server with `windlass serve --without-tokens`",
+                ));
+            }
+        } else if read.tokens.is_empty() && open {
             // Who has a token knows of one: the first may have been made just now. All who ask at once are one question to the store.
             if sent.is_some() {
                 read = self.read(Duration::ZERO).await?;
@@ -146,26 +195,51 @@ impl Tokens {
             // It may have been made just now.
             read = self.read(UNKNOWN).await?;
         }
-        let token = read.tokens.get(sent.id).filter(|token| sent.is(token));
-        let token = token.ok_or_else(|| unknown("the token is not known; it may have been revoked"))?;
-        if token.has_expired(read.now.plus(read.at.elapsed())) {
-            return Err(unknown("the token has expired; make another with `windlass token create`"));
+        let known = read.tokens.get(sent.id).filter(|known| sent.is(&known.digest));
+        let known = known.ok_or_else(|| unknown("the token is not known; it may have been revoked"))?;
+        if !read.is_good(known) {
+            return Err(unknown(match known.token.has_expired(read.present()) {
+                true => "the token has expired; make another with `windlass token create`",
+                false => "the token was rotated, and this secret has ended; use the new one",
+            }));
         }
-        Ok(Caller::with(token.clone()))
+        self.note_use(&known.token.name, read.present());
+        Ok(Caller::with(known.token.clone(), sent.id))
     }
 
     /// Whether who was recognised before still would be: without tokens, if there are still none; with one that has neither been revoked nor expired.
     pub(super) async fn still_knows(&self, caller: &Caller, open: bool) -> bool {
         let Ok(read) = self.read(HOLDS).await else { return false };
         match caller.token() {
-            None => open && read.tokens.is_empty(),
-            Some(token) => {
-                let is_good = |known: &AccessToken| {
-                    known.digest == token.digest && !known.has_expired(read.now.plus(read.at.elapsed()))
-                };
-                read.tokens.get(&token.id).is_some_and(|known| is_good(known))
+            None => open && read.tokens.is_empty() && (!read.had || self.without_tokens),
+            Some((token, secret)) => read.tokens.get(secret).is_some_and(|known| {
+                self.note_use(&token.name, read.present());
+                known.token.created_at == token.created_at
+                    && known.token.name == token.name
+                    && read.is_good(known)
+            }),
+        }
+    }
+
+    fn note_use(&self, name: &Name, at: Timestamp) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used.get_mut(name) {
+            Some(last) => *last = at.max(*last),
+            None => drop(used.insert(name.clone(), at)),
+        }
+    }
+
+    /// Tells the store when tokens were last used. What it could not be told is told the next time.
+    pub(super) async fn record_use(&self) -> Result<(), Error> {
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let used: Vec<_> = used.into_iter().collect();
+        for some in used.chunks(limits::BATCH) {
+            if let Err(error) = self.store.touch_access_tokens(some.to_vec()).await {
+                used.iter().for_each(|(name, at)| self.note_use(name, *at));
+                return Err(error);
             }
         }
+        Ok(())
     }
 
     /// Counts a request of a caller; refused if there were more than `rate` in a second.
@@ -175,7 +249,7 @@ impl Tokens {
         }
         let (most, now) = (f64::from(rate), Instant::now());
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let (left, since) = rates.entry(caller.id().to_owned()).or_insert((most, now));
+        let (left, since) = rates.entry(caller.name().to_owned()).or_insert((most, now));
         *left = (*left + now.duration_since(*since).as_secs_f64() * most).min(most);
         *since = now;
         if *left < 1.0 {
@@ -198,7 +272,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
     use windlass::access::Scope;
-    use windlass::{Catalog, MemoryStore, Name, Wrap, Wrapped};
+    use windlass::{Catalog, MemoryStore, NewSecret, Wrap, Wrapped};
 
     fn token(name: &str, fresh: &Fresh) -> AccessToken {
         AccessToken {
@@ -207,16 +281,20 @@ mod tests {
             digest: fresh.digest,
             scopes: BTreeSet::from([Scope::Read]),
             queues: vec!["mail-*".parse().unwrap()],
+            namespaces: Vec::new(),
+            groups: Vec::new(),
             created_at: Timestamp::MIN,
             created_by: None,
             expires_at: None,
+            previous: Vec::new(),
+            last_used_at: None,
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn tokens_are_recognised_and_forgotten() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let tokens = Tokens::new(store.clone());
+        let tokens = Tokens::new(store.clone(), false);
         assert!(tokens.recognise(None, true).await.is_ok());
         assert_eq!(tokens.recognise(None, false).await.unwrap_err().status, 401);
         let fresh = Fresh::make().unwrap();
@@ -243,7 +321,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let fresh = Fresh::make().unwrap();
         store.put_access_token(token("ci", &fresh)).await.unwrap();
-        let (tokens, bearer) = (Tokens::new(store.clone()), format!("Bearer {}", fresh.text));
+        let (tokens, bearer) = (Tokens::new(store.clone(), false), format!("Bearer {}", fresh.text));
         tokens.recognise(Some(&bearer), true).await.unwrap();
         store.close().await.unwrap();
         tokio::time::sleep(IN_NEED / 2).await;
@@ -293,7 +371,7 @@ mod tests {
     async fn a_store_that_hangs_is_asked_once_and_holds_up_nobody() {
         let (moody, begun) = (Moody::default(), Instant::now());
         moody.hang();
-        let tokens = Tokens::new(moody.store());
+        let tokens = Tokens::new(moody.store(), false);
         let all = join_all((0..1_000).map(|_| tokens.recognise(None, true))).await;
         assert!(all.into_iter().all(|one| one.unwrap_err().status == 503));
         assert_eq!((begun.elapsed(), moody.asked()), (PATIENCE, 1));
@@ -317,7 +395,7 @@ mod tests {
         let moody = Moody::default();
         let (store, fresh) = (moody.store(), Fresh::make().unwrap());
         store.put_access_token(token("ci", &fresh)).await.unwrap();
-        let (tokens, bearer) = (Tokens::new(store), format!("Bearer {}", fresh.text));
+        let (tokens, bearer) = (Tokens::new(store, false), format!("Bearer {}", fresh.text));
         tokens.recognise(Some(&bearer), true).await.unwrap();
         moody.hang();
         tokio::time::sleep(HOLDS).await;
@@ -330,7 +408,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_tokens_one_that_is_sent_costs_no_look_each() {
         let moody = Moody::default();
-        let tokens = Tokens::new(moody.store());
+        let tokens = Tokens::new(moody.store(), false);
         for _ in 0..1_000 {
             assert!(tokens.recognise(Some("Bearer x"), true).await.is_ok());
         }
@@ -340,7 +418,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_token_is_known_at_once() {
         let (store, fresh) = (Arc::new(MemoryStore::default()), Fresh::make().unwrap());
-        let tokens = Tokens::new(store.clone());
+        let tokens = Tokens::new(store.clone(), false);
         assert!(tokens.recognise(None, true).await.unwrap().is_anybody());
         store.put_access_token(token("first", &fresh)).await.unwrap();
         let sent = format!("Bearer {}", fresh.text);
@@ -348,8 +426,82 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_store_that_had_tokens_stays_closed() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let fresh = Fresh::make().unwrap();
+        store.put_access_token(token("last", &fresh)).await.unwrap();
+        store.revoke_access_token(Name::stored("last")).await.unwrap();
+        let tokens = Tokens::new(store.clone(), false);
+        let sent = format!("Bearer {}", fresh.text);
+        for given in [None, Some(&*sent), Some("Bearer x")] {
+            let refused = tokens.recognise(given, true).await.unwrap_err();
+            assert_eq!(refused.status, 401);
+            assert!(refused.detail.contains("serve --without-tokens"), "{}", refused.detail);
+        }
+        assert!(tokens.are_all_revoked().await.unwrap());
+        assert!(!tokens.still_knows(&Caller::anybody(), true).await);
+        let told = Tokens::new(store.clone(), true);
+        assert!(told.recognise(None, true).await.unwrap().is_anybody());
+        assert_eq!(told.recognise(None, false).await.unwrap_err().status, 401, "to this machine alone");
+        assert!(told.still_knows(&Caller::anybody(), true).await);
+        store.put_access_token(token("new", &fresh)).await.unwrap();
+        tokio::time::sleep(HOLDS).await;
+        for tokens in [tokens, told] {
+            assert!(!tokens.recognise(Some(&sent), true).await.unwrap().is_anybody());
+            assert_eq!(tokens.recognise(None, true).await.unwrap_err().status, 401);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rotated_token_has_two_secrets_for_a_while() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let [old, new] = [Fresh::make().unwrap(), Fresh::make().unwrap()];
+        store.put_access_token(token("ci", &old)).await.unwrap();
+        let tokens = Tokens::new(store.clone(), false);
+        let [sent, fresh] = [&old, &new].map(|one| format!("Bearer {}", one.text));
+        let before = tokens.recognise(Some(&sent), true).await.unwrap();
+        let secret = NewSecret { id: new.id.clone(), digest: new.digest };
+        let keep = Duration::from_secs(60);
+        store.rotate_access_token(Name::stored("ci"), secret, keep).await.unwrap();
+        tokio::time::sleep(HOLDS).await;
+        for sent in [&sent, &fresh] {
+            assert_eq!(tokens.recognise(Some(sent), true).await.unwrap().name(), "ci");
+        }
+        assert!(tokens.still_knows(&before, true).await);
+        let forged = format!("Bearer wl_{}_{}", old.id, "0".repeat(64));
+        assert_eq!(tokens.recognise(Some(&forged), true).await.unwrap_err().status, 401);
+        let secret = NewSecret { id: "01234567".into(), digest: [1; 32] };
+        store.rotate_access_token(Name::stored("ci"), secret, Duration::ZERO).await.unwrap();
+        tokio::time::sleep(HOLDS).await;
+        for sent in [&sent, &fresh] {
+            assert_eq!(tokens.recognise(Some(sent), true).await.unwrap_err().status, 401);
+        }
+        assert!(!tokens.still_knows(&before, true).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_use_of_tokens_is_recorded_apart_from_requests() {
+        let moody = Moody::default();
+        let (store, fresh) = (moody.store(), Fresh::make().unwrap());
+        store.put_access_token(token("ci", &fresh)).await.unwrap();
+        let (tokens, bearer) = (Tokens::new(store.clone(), false), format!("Bearer {}", fresh.text));
+        for _ in 0..100 {
+            tokens.recognise(Some(&bearer), true).await.unwrap();
+        }
+        let last = async || store.access_tokens().await.unwrap()[0].last_used_at;
+        assert_eq!(last().await, None, "no request writes");
+        let before = store.now().await.unwrap();
+        tokens.record_use().await.unwrap();
+        assert!(last().await.is_some_and(|at| at <= before), "{:?}", last().await);
+        store.close().await.unwrap();
+        tokens.note_use(&Name::stored("ci"), before);
+        assert!(tokens.record_use().await.is_err());
+        assert_eq!(tokens.used.lock().unwrap().len(), 1, "told the next time");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn who_asks_too_often_is_told_to_wait() {
-        let tokens = Tokens::new(Arc::new(MemoryStore::default()));
+        let tokens = Tokens::new(Arc::new(MemoryStore::default()), false);
         let caller = Caller::anybody();
         let asked = (0..10).filter(|_| tokens.count(&caller, 5).is_ok()).count();
         assert_eq!(asked, 5);

@@ -54,6 +54,9 @@ pub(crate) struct SettingArgs {
     /// Requests per second of one token, 0 for no limit [default: 0]
     #[arg(long, value_name = "N")]
     rate_limit: Option<String>,
+    /// Listeners to events of one token [default: 32]
+    #[arg(long, value_name = "N")]
+    listeners_per_token: Option<String>,
     /// How long requests may go on after Ctrl-C [default: 30s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
@@ -100,7 +103,7 @@ pub(crate) struct Shown {
 }
 
 /// The names of all settings, and what they are unless said. The store is known before the others.
-const DEFAULTS: [(&str, &str); 19] = [
+const DEFAULTS: [(&str, &str); 20] = [
     ("store", "sqlite:windlass.db"),
     ("listen", "127.0.0.1:7070"),
     ("tls_cert", ""),
@@ -114,6 +117,7 @@ const DEFAULTS: [(&str, &str); 19] = [
     ("header_timeout", "10s"),
     ("body_timeout", "30s"),
     ("rate_limit", "0"),
+    ("listeners_per_token", "32"),
     ("drain", "30s"),
     ("keep", ""),
     ("backup_to", ""),
@@ -285,6 +289,7 @@ impl Config {
         };
         let limits = Limits {
             open: listen.ip().is_loopback(),
+            without_tokens: false,
             origins: reader.get("allow_origin", args.allow_origin.as_ref(), origins)?,
             requests: reader.get("max_requests", args.max_requests.as_ref(), number)?,
             polls: reader.get("max_waiting", args.max_waiting.as_ref(), number)?,
@@ -298,6 +303,7 @@ impl Config {
             rate: reader.get("rate_limit", args.rate_limit.as_ref(), |text| {
                 text.parse().map_err(|_| "a number of requests per second, 0 for no limit".into())
             })?,
+            listeners: reader.get("listeners_per_token", args.listeners_per_token.as_ref(), number)?,
         };
         Ok(Self {
             listen,

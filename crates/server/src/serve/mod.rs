@@ -13,6 +13,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use serde_json::json;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use windlass::{DEAD_AFTER, RunningWorker};
@@ -33,6 +34,9 @@ use listen::Listener;
 
 /// How often a server says that it lives.
 const BEAT: Duration = Duration::from_secs(10);
+
+/// How often the store is told when tokens were last used.
+const RECORD_USE: Duration = Duration::from_secs(60);
 
 /// Serve tasks and workflows over HTTP until Ctrl-C
 ///
@@ -60,6 +64,9 @@ Exit codes: 0 stopped as asked, 1 it cannot serve, 2 not understood.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     settings: SettingArgs,
+    /// Serve this machine without tokens although the store had some, and all were revoked
+    #[arg(long)]
+    without_tokens: bool,
     /// Also work: run the programs that --exec, --run-steps and --workflows name
     #[arg(long)]
     work: bool,
@@ -104,7 +111,8 @@ pub(crate) async fn run(session: &Session, args: &ServeArgs) -> Result<Answer> {
         return Err(Usage::new("--exec, --run-steps and --workflows say what to work on; add --work").into());
     }
     let file = File::read(args.config.as_deref())?;
-    let config = Config::read(&args.settings, &file, &|name| std::env::var(name).ok())?;
+    let mut config = Config::read(&args.settings, &file, &|name| std::env::var(name).ok())?;
+    config.limits.without_tokens = args.without_tokens;
     if args.print_config {
         return Ok(show(session, &file, &config));
     }
@@ -152,6 +160,11 @@ async fn serve(
     let (address, scheme) = (listener.address()?, listener.scheme());
     let said: Vec<_> = described.iter().map(|(name, value)| format!("{name} {value}")).collect();
     teller.tell(format!("{}: {}", without_password(session.address()), said.join(", ")));
+    if app.are_all_tokens_revoked().await? {
+        teller.tell(
+            "all tokens were revoked, so every request is refused; create one with `windlass token create`, or start with --without-tokens",
+        );
+    }
     teller.tell(format!("serving {scheme}://{address}"));
     let crew = Crew::start(session, config, args, teller).await?;
     let stop = CancellationToken::new();
@@ -184,6 +197,9 @@ async fn serve(
         parts.end().await;
         if let Some(backing_up) = backing_up {
             let _ = backing_up.await;
+        }
+        if let Err(error) = app.record_token_use().await {
+            warn!(%error, "the store does not know when tokens were last used");
         }
         app.farewell().await
     };
@@ -277,6 +293,7 @@ impl Crew {
 
 /// Says again and again that this server lives.
 async fn live(app: App, metrics: Metrics, stop: CancellationToken) {
+    let mut recorded_at = Instant::now();
     loop {
         tokio::select! {
             biased;
@@ -286,6 +303,12 @@ async fn live(app: App, metrics: Metrics, stop: CancellationToken) {
         metrics.keep_up();
         if let Err(error) = app.beat().await {
             warn!(%error, "the store cannot be told that this server lives");
+        }
+        if recorded_at.elapsed() >= RECORD_USE {
+            recorded_at = Instant::now();
+            if let Err(error) = app.record_token_use().await {
+                warn!(%error, "the store cannot be told when tokens were last used");
+            }
         }
     }
 }

@@ -217,10 +217,10 @@ fn mistakes_with_tokens_are_told() {
     place.run(&["token", "create", "x"]).told(2, "--scope");
     place.run(&["token", "create", "x", "--scope", "root"]).told(2, "read, submit, work or admin");
     place.run(&["token", "create", "a b", "--scope", "read"]).told(2, "token name");
-    place.run(&["token", "create", "x", "--scope", "read", "--queue", "a*b"]).told(2, "queue pattern");
+    place.run(&["token", "create", "x", "--scope", "read", "--queue", "a*b"]).told(2, "pattern");
     place.run(&["token", "list"]).told(1, "there is no database");
     create(&place, "x", &["--scope", "read"]);
     place.run(&["token", "create", "x", "--scope", "read"]).told(1, "exists already");
     place.run(&["token", "revoke", "y"]).told(1, "no token");
-    place.run(&["token", "list", "--namespace", "n"]).told(2, "all namespaces");
+    place.run(&["token", "list", "--namespace", "n"]).told(2, "--allow-namespace");
 }

@@ -24,7 +24,14 @@ pub(crate) struct Told {
 
 impl Stream {
     pub(crate) fn open(server: &Server, query: &str, heard: Option<&str>) -> Self {
-        let headers: Vec<_> = heard.map(|id| ("last-event-id", id)).into_iter().collect();
+        Self::open_as(server, query, heard, None)
+    }
+
+    /// With a token.
+    pub(crate) fn open_as(server: &Server, query: &str, heard: Option<&str>, token: Option<&str>) -> Self {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let mut headers: Vec<_> = heard.map(|id| ("last-event-id", id)).into_iter().collect();
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         let mut stream = server.connect();
         stream.write_all(&request("GET", &format!("/v1/events{query}"), &headers, None)).unwrap();
         let mut reader = BufReader::new(stream);

@@ -13,6 +13,8 @@ mod hardening;
 mod kit;
 mod lifecycle;
 mod limited;
+mod namespaces;
+mod proxy;
 mod refusals;
 mod slow;
 mod tasks;

@@ -8,8 +8,8 @@ use windlass::access::Scope;
 use windlass::verbs::{self, Call, ConnectionCall};
 use windlass::{
     AccessToken, Claim, Command, Entity, Executions, Filter, Firing, Json, Missed, Name, NewAuditEntry,
-    NewSchedule, NewTask, NewWorker, NewWorkflow, Overlap, Page, Source, Steering, TaskId, Template,
-    Timestamp, Token, Turn, WorkerId, WorkflowFilter, WorkflowId,
+    NewSchedule, NewSecret, NewTask, NewWorker, NewWorkflow, Overlap, Page, Source, Steering, TaskId,
+    Template, Timestamp, Token, Turn, WorkerId, WorkflowFilter, WorkflowId,
 };
 
 use super::access::{call, create};
@@ -133,7 +133,7 @@ impl Scene {
             of_steps: true,
             since: Timestamp::MIN,
             limit: 1,
-            namespace: None,
+            namespace: Some(namespace.clone()),
             name: None,
             version: None,
             together: None,
@@ -149,8 +149,13 @@ impl Scene {
             left_out: None,
             error: None,
         };
-        let entry =
-            NewAuditEntry { actor: "a".into(), action: "b".into(), subject: "c".into(), reason: None };
+        let entry = NewAuditEntry {
+            actor: "a".into(),
+            action: "b".into(),
+            subject: "c".into(),
+            reason: None,
+            namespace: None,
+        };
         vec![
             (Open, Call::Connection(ConnectionCall::Hello {})),
             (Open, verbs::Describe {}.into()),
@@ -231,13 +236,27 @@ impl Scene {
                 verbs::ListWorkflows { filter: WorkflowFilter::default(), page: Page::default() }.into(),
             ),
             (Closed, verbs::CountWorkflows {}.into()),
-            (Closed, verbs::ListReadyWorkflows { namespace: None, name: None, limit: 1 }.into()),
+            (
+                Closed,
+                verbs::ListReadyWorkflows { namespace: Some(Name::default()), name: None, limit: 1 }.into(),
+            ),
             (Closed, verbs::GetActivity { since: Timestamp::MIN }.into()),
             (Closed, verbs::ListSlowest { wanted: executions }.into()),
             (Closed, verbs::Reconcile { after: None, limit: 1 }.into()),
             (Closed, verbs::Prune { retention: windlass::Retention::default(), limit: 1 }.into()),
             (Closed, verbs::ReadEvents { after: None, limit: 1 }.into()),
             (Closed, verbs::ListAccessTokens {}.into()),
+            (Closed, verbs::HadAccessTokens {}.into()),
+            (
+                Closed,
+                verbs::RotateAccessToken {
+                    name: Name::stored("mail"),
+                    secret: NewSecret { id: "01234567".into(), digest: [0; 32] },
+                    keep: Duration::ZERO,
+                }
+                .into(),
+            ),
+            (Closed, verbs::TouchAccessTokens { used: Vec::new() }.into()),
             (Closed, verbs::RevokeAccessToken { name: Name::stored("mail") }.into()),
             (Closed, verbs::Audit { entry }.into()),
             (Closed, verbs::ListAudit { page: Page::default() }.into()),
@@ -259,9 +278,13 @@ fn token() -> AccessToken {
         digest: [0; 32],
         scopes: [Scope::Admin].into(),
         queues: Vec::new(),
+        namespaces: Vec::new(),
+        groups: Vec::new(),
         created_at: Timestamp::MIN,
         created_by: None,
         expires_at: None,
+        previous: Vec::new(),
+        last_used_at: None,
     }
 }
 
@@ -298,6 +321,28 @@ fn every_call_keeps_to_the_queues_of_a_token() {
     }
 }
 
+/// What is of a namespace is shown, found and changed by nobody whose token is for another.
+#[test]
+fn every_call_keeps_to_the_namespaces_of_a_token() {
+    let place = Place::new();
+    let [all, elsewhere] = ["*", "elsewhere"].map(|name| {
+        create(&place, name.replace('*', "all").as_str(), &["--scope", "admin", "--allow-namespace", name])
+    });
+    let scene = Scene::set(&place, "mail-in");
+    let server = Server::in_place(place, &[]);
+    let register = verbs::Register { worker: scene.new_worker(&scene.queue) };
+    assert_eq!(call(&server, &all, register).status, 200, "`*` is no limit");
+    for (_, asked) in scene.calls(&scene.queue) {
+        let answer = call(&server, &elsewhere, asked.clone());
+        assert!(matches!(answer.status, 200 | 403), "{asked:?}: {}", answer.body);
+        assert!(!answer.body.contains("mail-in"), "{asked:?}: {}", answer.body);
+        assert!(!answer.body.contains(&scene.workflow.to_string()), "{asked:?}: {}", answer.body);
+    }
+    assert_eq!(server.place.task(&scene.task.to_string())["state"], "pending");
+    let shown = call(&server, &all, verbs::CountWorkflows {});
+    assert!(shown.body.contains("mail-in"), "{}", shown.body);
+}
+
 /// What a call is called in the table: its verb, and what of it decides.
 fn label(call: &Call) -> String {
     let json = serde_json::to_value(call).unwrap();
@@ -325,10 +370,25 @@ fn label(call: &Call) -> String {
 fn the_table_of_verbs_and_scopes_is_what_the_server_does() {
     let place = Place::new();
     let tokens = ["read", "submit", "work", "admin"].map(|scope| create(&place, scope, &["--scope", scope]));
+    let [outside, inside] = ["elsewhere", "default"]
+        .map(|name| create(&place, name, &["--scope", "admin", "--allow-namespace", name]));
     let scene = Scene::set(&place, "mail-in");
     let server = Server::in_place(place, &[]);
     let mut rows = BTreeMap::new();
-    for (is, asked) in scene.calls(&Name::stored("mail-in")) {
+    // The one from elsewhere first: it must find what there is.
+    let register = verbs::Register { worker: scene.new_worker(&scene.queue) };
+    assert_eq!(call(&server, &tokens[3], register).status, 200);
+    let calls = scene.calls(&Name::stored("mail-in"));
+    let outside = calls.iter().map(|(_, asked)| call(&server, &outside, asked.clone()).status != 403);
+    let outside: Vec<bool> = outside.collect();
+    for ((is, asked), is_open_outside) in calls.into_iter().zip(outside) {
+        let open = [is_open_outside, call(&server, &inside, asked.clone()).status != 403];
+        let in_namespaces = match open {
+            [false, true] => "its namespaces",
+            [true, true] => "what is of its namespaces",
+            [false, false] => "no",
+            [true, false] => panic!("{asked:?} is open only elsewhere"),
+        };
         let may = tokens.each_ref().map(|token| call(&server, token, asked.clone()).status != 403);
         let limited = match is {
             Is::OfQueue => "its queues",
@@ -336,7 +396,7 @@ fn the_table_of_verbs_and_scopes_is_what_the_server_does() {
             Is::Closed => "no",
         };
         let [read, submit, work, admin] = may.map(|may| if may { "yes" } else { "" });
-        let row = format!("| {read} | {submit} | {work} | {admin} | {limited} |");
+        let row = format!("| {read} | {submit} | {work} | {admin} | {limited} | {in_namespaces} |");
         let before = rows.insert(label(&asked), row.clone());
         assert!(before.is_none_or(|before| before == row), "{}: two answers", label(&asked));
     }
@@ -344,7 +404,7 @@ fn the_table_of_verbs_and_scopes_is_what_the_server_does() {
         let is_it = |label: &String| label.split(':').next().unwrap().replace('_', "") == verb.to_lowercase();
         assert!(rows.keys().any(is_it), "{verb} is not in the table");
     }
-    let head = "| verb | read | submit | work | admin | token for some queues |\n|---|---|---|---|---|---|\n";
+    let head = "| verb | read | submit | work | admin | token for some queues | token for some namespaces |\n|---|---|---|---|---|---|---|\n";
     let table =
         rows.iter().fold(head.to_owned(), |table, (label, row)| table + &format!("| `{label}` {row}\n"));
     let path = format!("{}/../../docs/security.md", env!("CARGO_MANIFEST_DIR"));

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use windlass_core::access::Scope;
-use windlass_core::{AccessToken, AuditEntry, Name, NewAuditEntry, Rejected, Retention, limits};
+use windlass_core::{
+    AccessToken, AuditEntry, Name, NewAuditEntry, NewSecret, PreviousSecret, Rejected, Retention, Timestamp,
+    limits,
+};
 
 use super::{Case, scenarios};
 use crate::{AuditListing, Cursor, Page};
@@ -17,6 +20,10 @@ scenarios![
     a_revoked_token_is_gone,
     a_bad_token_is_refused,
     tokens_outlive_a_crash,
+    that_there_were_tokens_is_never_forgotten,
+    a_rotated_token_has_two_secrets_for_a_while,
+    a_bad_rotation_changes_nothing,
+    the_last_use_of_a_token_moves_forward,
     what_operators_did_is_listed_newest_first,
     pages_of_the_audit_have_no_gaps,
     a_bad_entry_is_refused,
@@ -36,14 +43,32 @@ fn token(case: &Case, text: &str, number: u32) -> AccessToken {
         digest: [u8::try_from(number % 256).unwrap(); 32],
         scopes: BTreeSet::from([Scope::Read]),
         queues: Vec::new(),
+        namespaces: Vec::new(),
+        groups: Vec::new(),
         created_at: case.now(),
         created_by: None,
         expires_at: None,
+        previous: Vec::new(),
+        last_used_at: None,
     }
 }
 
+fn former(number: u8, expires_at: Timestamp) -> PreviousSecret {
+    PreviousSecret { id: format!("{number:08x}"), digest: [number; 32], expires_at }
+}
+
+fn secret(number: u8) -> NewSecret {
+    NewSecret { id: format!("{number:08x}"), digest: [number; 32] }
+}
+
 fn entry(subject: &str) -> NewAuditEntry {
-    NewAuditEntry { actor: "ada".into(), action: "task.cancel".into(), subject: subject.into(), reason: None }
+    NewAuditEntry {
+        actor: "ada".into(),
+        action: "task.cancel".into(),
+        subject: subject.into(),
+        reason: None,
+        namespace: None,
+    }
 }
 
 async fn refusal(case: &Case, token: AccessToken) -> Rejected {
@@ -60,8 +85,12 @@ async fn a_token_is_kept_as_it_is(case: &Case) {
         digest: std::array::from_fn(|at| u8::try_from(at * 8).unwrap()),
         scopes: BTreeSet::from(Scope::ALL),
         queues: ["mail-*", "*", "reports"].map(|pattern| pattern.parse().unwrap()).to_vec(),
+        namespaces: ["acme-*", "z.Z_9:-"].map(|pattern| pattern.parse().unwrap()).to_vec(),
+        groups: ["release", "on-call"].map(|group| Name::new("group", group).unwrap()).to_vec(),
         created_by: Some("Ada 'L.' \"ü\" \\ x".into()),
         expires_at: Some(case.now().plus(Duration::from_micros(1))),
+        previous: vec![former(2, case.now()), former(3, case.now().plus(Duration::from_micros(2)))],
+        last_used_at: Some(case.now()),
         ..token(case, "z.Z_9:-", 0xffff_ffff)
     };
     for one in [&least, &most] {
@@ -127,6 +156,8 @@ async fn a_bad_token_is_refused(case: &Case) {
     for bad in [
         AccessToken { id: "XYZ".into(), ..token(case, "a", 1) },
         AccessToken { scopes: BTreeSet::new(), ..token(case, "a", 1) },
+        AccessToken { namespaces: vec!["a*".parse().unwrap(); 257], ..token(case, "a", 1) },
+        AccessToken { groups: vec![name("a"); limits::GROUPS + 1], ..token(case, "a", 1) },
         AccessToken { created_by: Some("a\0b".into()), ..token(case, "a", 1) },
     ] {
         assert!(matches!(refusal(case, bad).await, Rejected::Invalid(_)));
@@ -139,13 +170,102 @@ async fn tokens_outlive_a_crash(case: &Case) {
     assert_eq!(case.store().access_tokens().await.unwrap(), [token(case, "a", 1)]);
 }
 
+/// Revoking the last one, a crash and another handle change nothing about it.
+async fn that_there_were_tokens_is_never_forgotten(case: &Case) {
+    assert!(!case.store().had_access_tokens().await.unwrap());
+    let bad = AccessToken { scopes: BTreeSet::new(), ..token(case, "a", 1) };
+    refusal(case, bad).await;
+    assert!(!case.store().had_access_tokens().await.unwrap(), "there was none");
+    case.store().put_access_token(token(case, "a", 1)).await.unwrap();
+    assert!(case.store().had_access_tokens().await.unwrap());
+    assert!(case.store().revoke_access_token(name("a")).await.unwrap());
+    assert_eq!(case.store().access_tokens().await.unwrap(), []);
+    assert!(case.second().await.had_access_tokens().await.unwrap());
+    case.crash().await;
+    assert!(case.store().had_access_tokens().await.unwrap());
+}
+
+/// Also if the answer to the first rotation was lost; with no time to keep it, at once none.
+async fn a_rotated_token_has_two_secrets_for_a_while(case: &Case) {
+    let (first, keep) = (token(case, "a", 1), Duration::from_secs(60));
+    case.store().put_access_token(first.clone()).await.unwrap();
+    assert!(!case.store().rotate_access_token(name("b"), secret(2), keep).await.unwrap());
+    assert_eq!(case.store().access_tokens().await.unwrap(), std::slice::from_ref(&first));
+    let until = case.now().plus(keep);
+    for _ in 0..2 {
+        assert!(case.store().rotate_access_token(name("a"), secret(2), keep).await.unwrap());
+        let rotated = AccessToken {
+            id: secret(2).id,
+            digest: secret(2).digest,
+            previous: vec![former(1, until)],
+            ..first.clone()
+        };
+        assert_eq!(case.second().await.access_tokens().await.unwrap(), [rotated]);
+        case.pass(1);
+    }
+    assert!(case.store().rotate_access_token(name("a"), secret(3), keep).await.unwrap());
+    let found = case.store().access_tokens().await.unwrap().remove(0);
+    assert_eq!(
+        (found.id, found.previous),
+        (secret(3).id, vec![former(2, case.now().plus(keep)), former(1, until)])
+    );
+    assert!(case.store().rotate_access_token(name("a"), secret(4), Duration::ZERO).await.unwrap());
+    let last = AccessToken { id: secret(4).id, digest: secret(4).digest, ..first };
+    assert_eq!(case.store().access_tokens().await.unwrap(), [last]);
+}
+
+/// An id that a secret has, also a former one, and more former secrets than may be.
+async fn a_bad_rotation_changes_nothing(case: &Case) {
+    let keep = Duration::from_secs(60);
+    case.store().put_access_token(token(case, "a", 1)).await.unwrap();
+    case.store().put_access_token(token(case, "b", 2)).await.unwrap();
+    assert!(case.store().rotate_access_token(name("b"), secret(3), keep).await.unwrap());
+    let before = case.store().access_tokens().await.unwrap();
+    for taken in [2, 3] {
+        let refused = case.store().rotate_access_token(name("a"), secret(taken), keep).await.unwrap_err();
+        assert_eq!(refused.code(), "token_conflict", "{taken}");
+        assert_eq!(refusal(case, token(case, "c", taken.into())).await.code(), "token_conflict");
+    }
+    let bad = NewSecret { id: "x".into(), ..secret(9) };
+    let refused = case.store().rotate_access_token(name("a"), bad, keep).await.unwrap_err();
+    assert!(matches!(refused.rejected(), Some(Rejected::Invalid(_))), "{refused}");
+    assert_eq!(case.store().access_tokens().await.unwrap(), before);
+    for n in 10..18 {
+        assert!(case.store().rotate_access_token(name("a"), secret(n), keep).await.unwrap());
+    }
+    let before = case.store().access_tokens().await.unwrap();
+    let refused = case.store().rotate_access_token(name("a"), secret(18), keep).await.unwrap_err();
+    assert!(refused.to_string().contains("number of former secrets"), "{refused}");
+    assert_eq!(case.store().access_tokens().await.unwrap(), before);
+}
+
+/// Never back, whoever comes later; not of a token that was made later, and not of one that is not there.
+async fn the_last_use_of_a_token_moves_forward(case: &Case) {
+    let (made, at) = (case.now(), |seconds| case.now().plus(Duration::from_secs(seconds)));
+    for (number, text) in [(1, "a"), (2, "b"), (3, "c")] {
+        case.store().put_access_token(token(case, text, number)).await.unwrap();
+    }
+    let before = made.minus(Duration::from_micros(1));
+    let used = vec![(name("b"), at(9)), (name("a"), at(5)), (name("none"), at(5)), (name("c"), before)];
+    case.store().touch_access_tokens(used).await.unwrap();
+    case.second().await.touch_access_tokens(vec![(name("a"), at(7)), (name("b"), at(8))]).await.unwrap();
+    case.store().touch_access_tokens(Vec::new()).await.unwrap();
+    let found = case.store().access_tokens().await.unwrap();
+    let last: Vec<_> = found.into_iter().map(|one| one.last_used_at).collect();
+    assert_eq!(last, [Some(at(7)), Some(at(9)), None]);
+}
+
 /// With the moment of the store, to the letter.
 async fn what_operators_did_is_listed_newest_first(case: &Case) {
     assert_eq!(case.store().audits(Page::default()).await.unwrap(), AuditListing::default());
     let (first, at) = (entry("1"), case.now());
     case.store().audit(first.clone()).await.unwrap();
     case.pass(1);
-    let second = NewAuditEntry { reason: Some("it's \"late\" \\ ü".into()), ..entry("2") };
+    let second = NewAuditEntry {
+        reason: Some("it's \"late\" \\ ü".into()),
+        namespace: Some(Name::stored("acme")),
+        ..entry("2")
+    };
     case.store().audit(second.clone()).await.unwrap();
     let expected = vec![AuditEntry::new(second, case.now()), AuditEntry::new(first, at)];
     let found = case.second().await.audits(Page::default()).await.unwrap();

@@ -55,6 +55,8 @@ async fn every_call_says_that_it_is_closed(case: &Case) {
         ("describe", store.describe().await.err()),
         ("events", store.events(None, 1).await.err()),
         ("access_tokens", store.access_tokens().await.err()),
+        ("had_access_tokens", store.had_access_tokens().await.err()),
+        ("touch_access_tokens", store.touch_access_tokens(vec![(name.clone(), case.now())]).await.err()),
         ("revoke_access_token", store.revoke_access_token(name.clone()).await.err()),
         ("audits", store.audits(Page::default()).await.err()),
         ("now", store.now().await.err()),

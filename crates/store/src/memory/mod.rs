@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use windlass_core::{
     AccessToken, Activity, AuditEntry, By, Command, Definition, Entity, EventId, Events, Execution,
     Executions, Facts, Firing, Invalid, Json, LaneHolder, Leadership, Lease, Name, NewAuditEntry,
-    NewSchedule, NewTask, NewWorker, NewWorkflow, Place, Rejected, Retention, Schedule, Steering, Task,
-    TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId, campaign, limits, resign,
+    NewSchedule, NewSecret, NewTask, NewWorker, NewWorkflow, Place, Rejected, Retention, Schedule, Steering,
+    Task, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId, campaign, limits, resign,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -62,6 +62,8 @@ struct Rows {
     opened: BTreeSet<TaskId>,
     feed: feed::Told,
     access_tokens: BTreeMap<Name, AccessToken>,
+    /// Whether there is or ever was one.
+    had_access_tokens: bool,
     audits: BTreeMap<u64, AuditEntry>,
     last_audit: u64,
 }
@@ -464,7 +466,7 @@ impl Catalog for MemoryStore {
     async fn put_access_token(&self, token: AccessToken) -> Result<()> {
         let mut rows = self.open()?;
         token.check()?;
-        let is_taken = rows.access_tokens.values().any(|other| other.id == token.id);
+        let is_taken = rows.has_secret(&token.id);
         check_new_token(
             &token,
             rows.access_tokens.len(),
@@ -472,6 +474,31 @@ impl Catalog for MemoryStore {
             is_taken,
         )?;
         rows.access_tokens.insert(token.name.clone(), token);
+        rows.had_access_tokens = true;
+        Ok(())
+    }
+
+    async fn had_access_tokens(&self) -> Result<bool> {
+        Ok(self.open()?.had_access_tokens)
+    }
+
+    async fn rotate_access_token(&self, name: Name, secret: NewSecret, keep: Duration) -> Result<bool> {
+        let mut rows = self.open()?;
+        let Some(mut token) = rows.access_tokens.get(&name).cloned() else { return Ok(false) };
+        let is_taken = secret.id != token.id && rows.has_secret(&secret.id);
+        token.rotate(secret, keep, self.clock.now())?;
+        check_new_token(&token, 0, false, is_taken)?;
+        rows.access_tokens.insert(name, token);
+        Ok(true)
+    }
+
+    async fn touch_access_tokens(&self, used: Vec<(Name, Timestamp)>) -> Result<()> {
+        let mut rows = self.open()?;
+        for (name, at) in used {
+            if let Some(token) = rows.access_tokens.get_mut(&name).filter(|token| token.created_at <= at) {
+                token.last_used_at = token.last_used_at.max(Some(at));
+            }
+        }
         Ok(())
     }
 
@@ -498,6 +525,14 @@ impl Catalog for MemoryStore {
         let all = rows.audits.iter().map(|(number, entry)| (Cursor(*number), entry.clone()));
         let (entries, next) = page.cut(all.collect());
         Ok(AuditListing { entries, next })
+    }
+}
+
+impl Rows {
+    /// Whether a secret of some token has this id.
+    fn has_secret(&self, id: &str) -> bool {
+        let mut tokens = self.access_tokens.values();
+        tokens.any(|token| token.id == id || token.previous.iter().any(|former| former.id == id))
     }
 }
 

@@ -24,6 +24,7 @@ const MIGRATIONS: &Known = &[
     ("left_out", include_str!("migrations/012_left_out.sql")),
     ("due_to_claim", include_str!("migrations/013_due_to_claim.sql")),
     ("worker_secret", include_str!("migrations/014_worker_secret.sql")),
+    ("token_limits", include_str!("migrations/015_token_limits.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

@@ -40,7 +40,7 @@ use tokio::sync::{RwLock, watch};
 use uuid::Uuid;
 use windlass_core::{
     AccessToken, Activity, By, Connections, Definition, Entity, EventId, Events, Execution, Executions,
-    Facts, Firing, Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker,
+    Facts, Firing, Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule, NewSecret, NewTask, NewWorker,
     NewWorkflow, Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow,
     WorkflowId,
 };
@@ -489,6 +489,18 @@ impl Catalog for PostgresStore {
 
     async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
         self.run(async |inner| inner.access_tokens().await).await
+    }
+
+    async fn had_access_tokens(&self) -> Result<bool> {
+        self.run(async |inner| inner.had_access_tokens().await).await
+    }
+
+    async fn rotate_access_token(&self, name: Name, secret: NewSecret, keep: Duration) -> Result<bool> {
+        self.run(async move |inner| inner.rotate_access_token(&name, &secret, keep).await).await
+    }
+
+    async fn touch_access_tokens(&self, used: Vec<(Name, Timestamp)>) -> Result<()> {
+        self.run(async move |inner| inner.touch_access_tokens(&used).await).await
     }
 
     async fn revoke_access_token(&self, name: Name) -> Result<bool> {

@@ -123,7 +123,8 @@ statements! {
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules
     due_schedules put_schedule delete_schedule due due_to_claim next_due orphans old parked_lanes record history_of all_notes find
     counts lane_holders task settings snapshots floors put_floors count_steps definition definition_content definition_versions definitions delete_definition delete_steps delete_workflow delete_workflow_history insert_definition insert_workflow load_unsettled announce_messages next_open_workflow old_workflows results start steps tell_workflow slowest_steps slowest_workflows steps_together workflows_together activity forget_activity ready_workflows workflow_counts workflow workflow_by_key workflow_history workflow_input workflow_of_step listening events begin_listening keep_listening begin_telling others_at_work still_at_work stop_listening forget_events
-    insert_access_token other_access_tokens access_tokens delete_access_token insert_audit audits_newest audits_oldest release_audit
+    insert_access_token other_access_tokens access_tokens access_token delete_access_token rotate_access_token
+    touch_access_tokens had_access_tokens insert_audit audits_newest audits_oldest release_audit
     delete_audit;
 }
 

@@ -35,6 +35,7 @@ const MIGRATIONS: &Known = &[
     ("left_out", include_str!("migrations/008_left_out.sql")),
     ("due_to_claim", include_str!("migrations/009_due_to_claim.sql")),
     ("worker_secret", include_str!("migrations/010_worker_secret.sql")),
+    ("token_limits", include_str!("migrations/011_token_limits.sql")),
 ];
 
 /// The connection that writes.

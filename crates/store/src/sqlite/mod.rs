@@ -33,8 +33,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use windlass_core::{
     AccessToken, Activity, By, Definition, Entity, EventId, Events, Execution, Executions, Facts, Firing,
-    Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule, NewTask, NewWorker, NewWorkflow, Retention,
-    Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId,
+    Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule, NewSecret, NewTask, NewWorker, NewWorkflow,
+    Retention, Schedule, Steering, TaskId, Term, Timestamp, Worker, WorkerId, Workflow, WorkflowId,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -456,8 +456,20 @@ impl Catalog for SqliteStore {
         self.readers.run(|snapshot| snapshot.access_tokens()).await
     }
 
+    async fn had_access_tokens(&self) -> Result<bool> {
+        self.readers.run(|snapshot| snapshot.had_access_tokens()).await
+    }
+
     async fn revoke_access_token(&self, name: Name) -> Result<bool> {
         self.writer.run(1, move |tx| tx.revoke_access_token(&name)).await
+    }
+
+    async fn rotate_access_token(&self, name: Name, secret: NewSecret, keep: Duration) -> Result<bool> {
+        self.writer.run(1, move |tx| tx.rotate_access_token(&name, secret.clone(), keep)).await
+    }
+
+    async fn touch_access_tokens(&self, used: Vec<(Name, Timestamp)>) -> Result<()> {
+        self.writer.run(used.len(), move |tx| tx.touch_access_tokens(&used)).await
     }
 
     async fn audit(&self, entry: NewAuditEntry) -> Result<()> {

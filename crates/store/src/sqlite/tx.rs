@@ -50,12 +50,12 @@ statements! {
     read: workflow_by_id workflow_by_key workflow_of_step expired_workflows definition_by_version newest_definition
         same_definition definition_versions definition_content steps_between unsettled_between count_steps result_by_id
         task_by_id task_by_key payload claimable due due_to_claim lane_head lane_taken next_parked_lane last_sequence is_paused
-        has_entity holder leader last_heartbeat expired attempt_notes last_details schedule count_schedules listened_until other_access_tokens;
+        has_entity holder leader last_heartbeat expired attempt_notes last_details schedule count_schedules listened_until other_access_tokens access_token;
     write: insert_task insert_payload insert_history update_status claim_task end_task delete_task add_count sub_count give_slot
         set_sequence put_notes put_worker heartbeat delete_worker forget_workers set_back_workers set_back_tasks put_leader pause_queue resume_queue put_entity delete_entity
         put_schedule delete_schedule set_waits delete_steps put_workflow insert_input insert_workflow_history delete_workflow
         insert_definition delete_definition count_workflows add_activity forget_activity insert_event listen begin_listening forget_events delete_events insert_access_token
-        delete_access_token insert_audit release_audit delete_audit;
+        delete_access_token rotate_access_token touch_access_token note_access_tokens insert_audit release_audit delete_audit;
 }
 
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use windlass_core::access::Scope;
 use windlass_core::{By, Name, NewWorkflow, SecretDigest, TaskId, WorkerId, WorkflowId};
 
-use super::Verb;
+use super::{Store, Verb};
+use crate::error::Result;
 
 /// What a verb needs, and what is written about it.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,16 +34,18 @@ pub enum Scopes {
     Nobody(&'static str),
 }
 
-/// What a verb concerns, for tokens that are limited to some queues.
+/// What a verb concerns, for tokens that are limited to some namespaces or queues.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Subject<'a> {
-    /// Something of no queue, or of all.
+    /// Something of no namespace, or of all.
     Everything,
     /// Something of a namespace, and of no queue or of all.
     Namespace(&'a Name),
+    /// Something of every namespace, and of no queue or of all: what is of other namespaces is left out of the answer.
+    EachNamespace,
     /// Something of these queues; all of them must be open.
     Queues(&'a Name, &'a [Name]),
-    /// Something of a queue of this name, in every namespace.
+    /// Something of a queue of this name, in every namespace: what is of other namespaces is left out of the answer.
     QueueEverywhere(&'a Name),
     /// Something of a namespace and a queue, at this place of a batch.
     InBatch(usize, &'a Name, &'a Name),
@@ -104,6 +107,8 @@ pub struct AuditNote {
     pub subject: AuditSubject,
     /// By whom and why, if the verb says so.
     pub by: By,
+    /// In which namespace, if it is in one and the verb says so.
+    pub namespace: Option<Name>,
 }
 
 /// What an audit entry is about.
@@ -113,6 +118,8 @@ pub enum AuditSubject {
     Named(String),
     /// A task; one that is a step is called by its workflow and name, and the action is one on a step.
     Task(TaskId),
+    /// A workflow.
+    Workflow(WorkflowId),
 }
 
 impl<'a> Access<'a> {
@@ -160,7 +167,25 @@ impl<'a> Access<'a> {
     }
 
     pub(super) fn audited_by(mut self, action: &'static str, subject: impl Into<String>, by: By) -> Self {
-        self.audit.push(AuditNote { action, subject: AuditSubject::Named(subject.into()), by });
+        let subject = AuditSubject::Named(subject.into());
+        self.audit.push(AuditNote { action, subject, by, namespace: None });
+        self
+    }
+
+    /// Audited as `NAMESPACE/NAME`.
+    pub(super) fn audited_in(self, action: &'static str, namespace: &Name, name: &str) -> Self {
+        self.audited_as(action, namespace, format!("{namespace}/{name}"))
+    }
+
+    /// Audited as something in a namespace.
+    pub(super) fn audited_as(mut self, action: &'static str, namespace: &Name, subject: String) -> Self {
+        let (subject, namespace) = (AuditSubject::Named(subject), Some(namespace.clone()));
+        self.audit.push(AuditNote { action, subject, by: By::default(), namespace });
+        self
+    }
+
+    pub(super) fn audited_workflow(mut self, action: &'static str, id: WorkflowId, by: By) -> Self {
+        self.audit.push(AuditNote { action, subject: AuditSubject::Workflow(id), by, namespace: None });
         self
     }
 }
@@ -168,7 +193,7 @@ impl<'a> Access<'a> {
 /// The name that a caller acts under, given the one that it says it acts for.
 pub type ActorName<'a> = dyn Fn(Option<&str>) -> Option<String> + Sync + 'a;
 
-/// Whether rows of a namespace and these queues are open to a caller.
+/// Whether rows of a namespace and these queues are open to a caller; without queues, rows of no queue.
 pub type IsOpen<'a> = dyn Fn(&Name, &[Name]) -> bool + Sync + 'a;
 
 /// Who may run a verb, on what, and what the audit log says.
@@ -181,6 +206,18 @@ pub trait Guarded {
 
     /// Sets the digest of the secret that the caller sent, if the verb keeps it.
     fn set_worker_secret(&mut self, _secret: Option<SecretDigest>) {}
+
+    /// Runs it for a caller to whom not everything is open. Default: as for everybody.
+    fn run_limited(
+        self,
+        store: &dyn Store,
+        _is_open: &IsOpen<'_>,
+    ) -> impl Future<Output = Result<<Self as Verb>::Answer>> + Send
+    where
+        Self: Verb,
+    {
+        self.run(store)
+    }
 
     /// Removes rows that are closed to the caller.
     fn filter(_answer: &mut <Self as Verb>::Answer, _is_open: &IsOpen<'_>)

@@ -6,6 +6,7 @@
 mod access;
 #[macro_use]
 mod expand;
+mod limited;
 mod policy;
 
 use std::fmt::Debug;
@@ -18,8 +19,8 @@ use tokio::sync::watch;
 use windlass_core::{
     AccessToken, Activity, By, Command, Connections, Definition, Entity, EventId, Events, Execution,
     Executions, Explanation, Facts, Firing, Json, Leadership, Lease, Name, NewAuditEntry, NewSchedule,
-    NewTask, NewWorker, NewWorkflow, Rejected, Retention, Schedule, Steering, TaskId, Term, Timestamp,
-    Worker, WorkerId, Workflow, WorkflowId, explain,
+    NewSecret, NewTask, NewWorker, NewWorkflow, Rejected, Retention, Schedule, Steering, TaskId, Term,
+    Timestamp, Worker, WorkerId, Workflow, WorkflowId, explain,
 };
 
 use crate::error::Result;
@@ -283,6 +284,16 @@ verbs! {
 
         /// All access tokens, also those that have expired, by name.
         read ListAccessTokens = access_tokens() -> Vec<AccessToken>;
+
+        /// Whether there is an access token, or ever was one.
+        read HadAccessTokens = had_access_tokens() -> bool;
+
+        /// Replaces the secret of an access token, and answers whether there is one of that name. The secret before is accepted for
+        /// `keep` more; if that is zero, all former secrets end. The same secret again changes nothing.
+        write RotateAccessToken = rotate_access_token(name: Name, secret: NewSecret, keep: Duration) -> bool;
+
+        /// Records when access tokens were last used. Leaves out those that do not exist.
+        write TouchAccessTokens = touch_access_tokens(used: Vec<(Name, Timestamp)>) -> ();
 
         /// Deletes the access token of that name, and answers whether there was one.
         write RevokeAccessToken = revoke_access_token(name: Name) -> bool;

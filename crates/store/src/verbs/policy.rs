@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::slice::from_ref;
 
 use windlass_core::access::Scope;
-use windlass_core::{By, Command, Name, Schedule, SecretDigest, Steering, Worker, WorkerId};
+use windlass_core::{By, Command, Events, Name, Schedule, SecretDigest, Steering, Worker, WorkerId};
 
 use super::access::{
     Access, ActorName, AuditNote, AuditSubject, Guarded, IsOpen, Scopes, Subject, WorkerProof,
@@ -15,12 +15,15 @@ use super::access::{
 use super::{
     Audit, Campaign, CountTasks, CountWorkflows, Define, Deregister, Describe, FindTask, FindWorkflow,
     FireSchedule, GetActivity, GetDefinition, GetDue, GetFacts, GetLeader, GetResults, GetTask, GetWorkflow,
-    HasEntity, Heartbeat, ListAccessTokens, ListAudit, ListDefinitions, ListEntities, ListPaused,
-    ListReadyWorkflows, ListSchedules, ListSlowest, ListTasks, ListWorkers, ListWorkflows, Pause, Prune,
-    PutAccessToken, ReadEvents, Reconcile, Register, RemoveSchedule, Resign, RevokeAccessToken, SetEntity,
-    SetSchedule, Start, Steer, Submit, TakeTurn,
+    HadAccessTokens, HasEntity, Heartbeat, ListAccessTokens, ListAudit, ListDefinitions, ListEntities,
+    ListPaused, ListReadyWorkflows, ListSchedules, ListSlowest, ListTasks, ListWorkers, ListWorkflows, Pause,
+    Prune, PutAccessToken, ReadEvents, Reconcile, Register, RemoveSchedule, Resign, RevokeAccessToken,
+    RotateAccessToken, SetEntity, SetSchedule, Start, Steer, Store, Submit, TakeTurn, TouchAccessTokens,
+    limited,
 };
-use crate::request::Count;
+use crate::error::Result;
+use crate::request::{AuditListing, Count, Listing, Submitted};
+use crate::workflow::{Started, WorkflowCount, WorkflowListing};
 
 impl Guarded for Submit {
     fn access(&self) -> Access<'_> {
@@ -34,6 +37,10 @@ impl Guarded for Submit {
 
     fn rename_actors(&mut self, name: &ActorName<'_>) {
         self.tasks.iter_mut().for_each(|task| task.actor = name(task.actor.as_deref()));
+    }
+
+    async fn run_limited(self, store: &dyn Store, is_open: &IsOpen<'_>) -> Result<Vec<Submitted>> {
+        limited::submit(self.tasks, store, is_open).await
     }
 }
 
@@ -137,7 +144,7 @@ fn audit(command: &Command) -> Option<AuditNote> {
         | Command::Finish { .. }
         | Command::Release { .. } => return None,
     };
-    Some(AuditNote { action, subject: AuditSubject::Task(command.task()), by })
+    Some(AuditNote { action, subject: AuditSubject::Task(command.task()), by, namespace: None })
 }
 
 impl Guarded for Start {
@@ -160,7 +167,7 @@ impl Guarded for Start {
             Some(origin) => {
                 let by = By { actor: workflow.actor.clone(), note: None };
                 let access = access.on(Subject::WholeWorkflow(origin));
-                access.audited_by("workflow.rerun", origin.to_string(), by)
+                access.audited_workflow("workflow.rerun", origin, by)
             }
             None => access,
         }
@@ -168,6 +175,10 @@ impl Guarded for Start {
 
     fn rename_actors(&mut self, name: &ActorName<'_>) {
         self.workflow.actor = name(self.workflow.actor.as_deref());
+    }
+
+    async fn run_limited(self, store: &dyn Store, is_open: &IsOpen<'_>) -> Result<Started> {
+        limited::start(self.workflow, store, is_open).await
     }
 }
 
@@ -182,7 +193,7 @@ impl Guarded for Steer {
             Steering::Move { .. } => "workflow.move",
         };
         let access = Access::admin().on(Subject::WholeWorkflow(self.workflow));
-        access.audited_by(action, self.workflow.to_string(), self.by.clone())
+        access.audited_workflow(action, self.workflow, self.by.clone())
     }
 
     fn rename_actors(&mut self, name: &ActorName<'_>) {
@@ -196,9 +207,11 @@ impl Guarded for FireSchedule {
         let queues = firing.tasks.iter().map(|task| Subject::Queues(&task.namespace, from_ref(&task.queue)));
         let mut access = Access::admin();
         access.subjects.extend(queues);
-        access
-            .on(Subject::Schedule(&firing.namespace, &firing.name))
-            .audited("schedule.run", format!("{}/{}", firing.namespace, firing.name))
+        access.on(Subject::Schedule(&firing.namespace, &firing.name)).audited_in(
+            "schedule.run",
+            &firing.namespace,
+            &firing.name,
+        )
     }
 }
 
@@ -265,7 +278,11 @@ impl Guarded for GetDue {
 
 impl Guarded for ReadEvents {
     fn access(&self) -> Access<'_> {
-        Access::read().on(Subject::Everything)
+        Access::read().on(Subject::EachNamespace)
+    }
+
+    fn filter(answer: &mut Events, is_open: &IsOpen<'_>) {
+        answer.events.retain(|event| is_open(&event.namespace, &[]));
     }
 }
 
@@ -293,8 +310,12 @@ impl Guarded for ListTasks {
             (Some(queue), _, None) => Subject::QueueEverywhere(queue),
             (None, Some(worker), _) => Subject::Holder(worker),
             (None, None, Some(namespace)) => Subject::Namespace(namespace),
-            (None, None, None) => Subject::Everything,
+            (None, None, None) => Subject::EachNamespace,
         })
+    }
+
+    fn filter(answer: &mut Listing, is_open: &IsOpen<'_>) {
+        answer.tasks.retain(|task| is_open(&task.spec.namespace, from_ref(&task.spec.queue)));
     }
 }
 
@@ -339,13 +360,21 @@ fn in_namespace(namespace: Option<&Name>) -> Subject<'_> {
 
 impl Guarded for ListWorkflows {
     fn access(&self) -> Access<'_> {
-        Access::read().on(in_namespace(self.filter.namespace.as_ref()))
+        Access::read().on(self.filter.namespace.as_ref().map_or(Subject::EachNamespace, Subject::Namespace))
+    }
+
+    fn filter(answer: &mut WorkflowListing, is_open: &IsOpen<'_>) {
+        answer.workflows.retain(|workflow| is_open(&workflow.namespace, &[]));
     }
 }
 
 impl Guarded for CountWorkflows {
     fn access(&self) -> Access<'_> {
-        Access::read().on(Subject::Everything)
+        Access::read().on(Subject::EachNamespace)
+    }
+
+    fn filter(answer: &mut Vec<WorkflowCount>, is_open: &IsOpen<'_>) {
+        answer.retain(|count| is_open(&count.namespace, &[]));
     }
 }
 
@@ -373,7 +402,8 @@ impl Guarded for ListWorkers {
     }
 
     fn filter(answer: &mut Vec<Worker>, is_open: &IsOpen<'_>) {
-        answer.retain(|worker| is_open(&worker.namespace, &worker.queues));
+        // Servers take from no queue, and are of no namespace.
+        answer.retain(|worker| !worker.queues.is_empty() && is_open(&worker.namespace, &worker.queues));
     }
 }
 
@@ -392,9 +422,11 @@ impl Guarded for Describe {
 impl Guarded for Pause {
     fn access(&self) -> Access<'_> {
         let action = if self.paused { "queue.pause" } else { "queue.resume" };
-        Access::admin()
-            .on(Subject::Queues(&self.namespace, from_ref(&self.queue)))
-            .audited(action, format!("{}/{}", self.namespace, self.queue))
+        Access::admin().on(Subject::Queues(&self.namespace, from_ref(&self.queue))).audited_in(
+            action,
+            &self.namespace,
+            &self.queue,
+        )
     }
 }
 
@@ -411,7 +443,8 @@ impl Guarded for ListPaused {
 impl Guarded for SetEntity {
     fn access(&self) -> Access<'_> {
         let action = if self.known { "entity.register" } else { "entity.forget" };
-        Access::admin().on(Subject::Namespace(&self.namespace)).audited(action, self.entity.to_string())
+        let access = Access::admin().on(Subject::Namespace(&self.namespace));
+        access.audited_as(action, &self.namespace, self.entity.to_string())
     }
 }
 
@@ -434,15 +467,17 @@ impl Guarded for SetSchedule {
             .on(Subject::Queues(&schedule.namespace, from_ref(&schedule.template.task().queue)))
             // One that is there already is changed.
             .on(Subject::Schedule(&schedule.namespace, &schedule.name))
-            .audited("schedule.set", format!("{}/{}", schedule.namespace, schedule.name))
+            .audited_in("schedule.set", &schedule.namespace, &schedule.name)
     }
 }
 
 impl Guarded for RemoveSchedule {
     fn access(&self) -> Access<'_> {
-        Access::admin()
-            .on(Subject::Schedule(&self.namespace, &self.name))
-            .audited("schedule.remove", format!("{}/{}", self.namespace, self.name))
+        Access::admin().on(Subject::Schedule(&self.namespace, &self.name)).audited_in(
+            "schedule.remove",
+            &self.namespace,
+            &self.name,
+        )
     }
 }
 
@@ -459,9 +494,11 @@ impl Guarded for ListSchedules {
 impl Guarded for Define {
     fn access(&self) -> Access<'_> {
         // The newest of a name is what others start, whatever queues it has.
-        Access::admin()
-            .on(Subject::Namespace(&self.namespace))
-            .audited("definition.apply", self.definition.name.to_string())
+        Access::admin().on(Subject::Namespace(&self.namespace)).audited_as(
+            "definition.apply",
+            &self.namespace,
+            self.definition.name.to_string(),
+        )
     }
 }
 
@@ -499,6 +536,24 @@ impl Guarded for ListAccessTokens {
     }
 }
 
+impl Guarded for HadAccessTokens {
+    fn access(&self) -> Access<'_> {
+        Access::admin().on(Subject::Everything)
+    }
+}
+
+impl Guarded for RotateAccessToken {
+    fn access(&self) -> Access<'_> {
+        Access::admin().on(Subject::Everything).audited("token.rotate", self.name.to_string())
+    }
+}
+
+impl Guarded for TouchAccessTokens {
+    fn access(&self) -> Access<'_> {
+        Access::of(Scopes::Nobody("a server records the use of tokens itself"))
+    }
+}
+
 impl Guarded for RevokeAccessToken {
     fn access(&self) -> Access<'_> {
         Access::admin().on(Subject::Everything).audited("token.revoke", self.name.to_string())
@@ -517,6 +572,10 @@ impl Guarded for Audit {
 
 impl Guarded for ListAudit {
     fn access(&self) -> Access<'_> {
-        Access::admin().on(Subject::Everything)
+        Access::admin().on(Subject::EachNamespace)
+    }
+
+    fn filter(answer: &mut AuditListing, is_open: &IsOpen<'_>) {
+        answer.entries.retain(|entry| entry.namespace.as_ref().is_some_and(|it| is_open(it, &[])));
     }
 }

@@ -220,6 +220,7 @@ class AuditEntry(TypedDict):
     action: str
     actor: str
     at: str
+    namespace: Optional[str]
     reason: Optional[str]
     subject: str
 

@@ -39,8 +39,9 @@ async fn list(
     Query(query): Query<AuditQuery>,
 ) -> Answered<Json<AuditJson>> {
     let page = page(query.limit, query.cursor.as_deref(), None).map_err(|invalid| bad_query(&invalid))?;
-    let ListAudit { page } = app.gate(&caller).admit(ListAudit { page }).await?;
-    let listing = app.windlass.store().audits(page).await.map_err(query_problem)?;
+    let gate = app.gate(&caller);
+    let admitted = gate.admit(ListAudit { page }).await?;
+    let listing = gate.perform(admitted).await.map_err(query_problem)?;
     let entries = listing.entries.iter().map(AuditEntryJson::of).collect();
     Ok(Json(AuditJson { entries, next_cursor: listing.next.map(|next| next.to_string()) }))
 }

@@ -169,6 +169,7 @@ async fn get(
     Query(query): Query<VersionQuery>,
 ) -> Answered<axum::response::Response> {
     let client = app.client(query.namespace.as_deref()).map_err(query_problem)?;
+    caller.check_namespace(client.namespace_name())?;
     let found = client.definition(&name, query.version.as_deref()).await.map_err(query_problem)?;
     let stored = found.ok_or(Rejected::UnknownDefinition { name, version: query.version })?;
     let (namespace, name) = (stored.namespace.clone(), stored.name().clone());

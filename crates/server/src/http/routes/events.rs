@@ -24,6 +24,7 @@ use windlass::{
 
 use super::super::extract::Query;
 use super::super::feed::Listener;
+use super::super::places::ListenerPlace;
 use super::super::{Answered, App, Caller, Problem};
 use super::tasks::bad_query;
 
@@ -213,6 +214,7 @@ async fn events(
     let filter =
         Filter { namespace: wanted.namespace.clone(), queue: wanted.queue.clone(), ..Filter::default() };
     app.gate(&caller).admit(ListTasks { filter, page: Page::default() }).await?;
+    let listening = app.places.listener(&caller)?;
     if app.feed.listeners() >= app.limits.polls {
         return Err(Problem::overloaded("as many listen to events as may; try again later"));
     }
@@ -226,7 +228,8 @@ async fn events(
     };
     let greeting = format!("retry: {RECONNECT}\n{}", frame(place, "ready", &serde_json::json!({})));
     let check_at = Instant::now() + LOOK_AGAIN;
-    let telling = Telling { app, caller, check_at, wanted, listener, place, greeting: Some(greeting) };
+    let greeting = Some(greeting);
+    let telling = Telling { app, caller, check_at, wanted, listener, place, greeting, _listening: listening };
     let body = Body::from_stream(stream::unfold(telling, Telling::next));
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -247,6 +250,7 @@ struct Telling {
     /// What was told, or left out, so far.
     place: EventId,
     greeting: Option<String>,
+    _listening: ListenerPlace,
 }
 
 impl Telling {
@@ -284,7 +288,10 @@ impl Telling {
                     &serde_json::json!({ "reason": "some changes are not known any more" }),
                 );
             }
-            events.iter().filter(|event| self.wanted.wants(event)).for_each(|event| text += &told(event));
+            // Events of tasks are of queues, which the query names if the token is for some only.
+            let is_open = |event: &&Event| self.caller.check_namespace(&event.namespace).is_ok();
+            let wanted = events.iter().filter(is_open).filter(|event| self.wanted.wants(event));
+            wanted.for_each(|event| text += &told(event));
             if !text.is_empty() {
                 return Some((Ok(text.into()), self));
             }

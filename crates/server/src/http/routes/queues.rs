@@ -50,7 +50,10 @@ async fn list(
     let namespace = query.namespace.as_deref().map(Name::namespace).transpose();
     let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
     let mut queues = QueueJson::all(&app.client(None)?, namespace.as_ref()).await?;
-    queues.retain(|queue| caller.sees(&Name::stored(queue.name())));
+    queues.retain(|queue| {
+        let [namespace, name] = [queue.namespace(), queue.name()].map(Name::stored);
+        caller.sees(&namespace, &[name])
+    });
     Ok(Json(QueuesJson { queues }))
 }
 

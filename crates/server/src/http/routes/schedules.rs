@@ -70,9 +70,10 @@ async fn list(
 
 /// A schedule that is open to the caller.
 async fn find(caller: &Caller, client: &Client, name: &str) -> Answered<Schedule> {
+    caller.check_namespace(client.namespace_name())?;
     let found = client.schedules().await?.into_iter().find(|schedule| *schedule.name == *name);
     let schedule = found.ok_or_else(|| Rejected::UnknownSchedule { name: name.into() })?;
-    caller.check_queue(&schedule.template.task().queue)?;
+    caller.check_queues(&schedule.namespace, std::slice::from_ref(&schedule.template.task().queue))?;
     Ok(schedule)
 }
 

@@ -54,7 +54,13 @@ async fn stats(
 ) -> Answered<Json<StatsJson>> {
     app.gate(&caller).admit(CountWorkflows {}).await?;
     let namespace = query.namespace()?;
-    Ok(Json(StatsJson::of(&Numbers::read(&app.client(None)?, namespace.as_ref()).await?)))
+    if let Some(namespace) = &namespace {
+        caller.check_namespace(namespace)?;
+    }
+    let mut numbers = Numbers::read(&app.client(None)?, namespace.as_ref()).await?;
+    numbers.tasks.retain(|count| caller.sees(&count.namespace, std::slice::from_ref(&count.queue)));
+    numbers.workflows.retain(|count| caller.sees(&count.namespace, &[]));
+    Ok(Json(StatsJson::of(&numbers)))
 }
 
 /// Since when.
@@ -111,6 +117,7 @@ async fn stale(
     app.gate(&caller).admit(ListWorkflows { filter, page: Page::default() }).await?;
     let mut stale = app.client(None)?.functions().health().stale(Patience::default()).await?;
     stale.retain(|one| namespace.as_ref().is_none_or(|wanted| one.workflow.namespace == *wanted));
+    stale.retain(|one| caller.sees(&one.workflow.namespace, &[]));
     Ok(Json(StaleListJson { stale: stale.iter().map(StaleJson::of).collect() }))
 }
 

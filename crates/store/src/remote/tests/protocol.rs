@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde_json::json;
 use windlass_core::access::Scope;
 use windlass_core::{
-    AccessToken, By, Command, Executions, Lane, Line, Name, NewAuditEntry, NewTask, NewWorker, Progress,
-    Report, Retention, Start, State, Steering, Timestamp, WorkerId,
+    AccessToken, By, Command, Executions, Lane, Line, Name, NewAuditEntry, NewSecret, NewTask, NewWorker,
+    Progress, Report, Retention, Start, State, Steering, Timestamp, WorkerId,
 };
 
 use super::super::RemoteStore;
@@ -196,12 +196,21 @@ async fn operators(store: &RemoteStore) {
         digest: [7; 32],
         scopes: [Scope::Read, Scope::Work].into(),
         queues: vec!["mail-*".parse().unwrap()],
+        namespaces: Vec::new(),
+        groups: Vec::new(),
         created_at: START,
         created_by: Some("ada".into()),
         expires_at: None,
+        previous: Vec::new(),
+        last_used_at: None,
     };
     store.put_access_token(access.clone()).await.unwrap();
     store.put_access_token(access).await.unwrap_err();
+    store.access_tokens().await.unwrap();
+    store.had_access_tokens().await.unwrap();
+    let secret = NewSecret { id: "89abcdef".into(), digest: [8; 32] };
+    store.rotate_access_token(Name::stored("ci"), secret, Duration::from_secs(60)).await.unwrap();
+    store.touch_access_tokens(vec![(Name::stored("ci"), START)]).await.unwrap();
     store.access_tokens().await.unwrap();
     store.revoke_access_token(Name::stored("ci")).await.unwrap();
     let entry = NewAuditEntry {
@@ -209,6 +218,7 @@ async fn operators(store: &RemoteStore) {
         action: "task.cancel".into(),
         subject: "x".into(),
         reason: None,
+        namespace: Some(Name::stored("acme")),
     };
     store.audit(entry).await.unwrap();
     store.audits(Page::default()).await.unwrap();

@@ -1,1 +1,2 @@
-SELECT name, id, digest, scopes, queues, created_at, created_by, expires_at FROM access_tokens ORDER BY name
+SELECT name, id, digest, scopes, queues, namespaces, groups, created_at, created_by, expires_at, previous, last_used_at
+FROM access_tokens ORDER BY name

@@ -1,1 +1,1 @@
-SELECT seq, at, actor, action, subject, reason FROM audit WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2
+SELECT seq, at, actor, action, subject, reason, namespace FROM audit WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2

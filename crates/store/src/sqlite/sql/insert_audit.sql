@@ -1,1 +1,1 @@
-INSERT INTO audit (at, actor, action, subject, reason) VALUES (?, ?, ?, ?, ?)
+INSERT INTO audit (at, actor, action, subject, reason, namespace) VALUES (?, ?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM windlass.had_access_tokens)

@@ -1,0 +1,1 @@
+UPDATE windlass.access_tokens SET id = $2, digest = $3, previous = $4 WHERE name = $1

@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT 1 FROM had_access_tokens)

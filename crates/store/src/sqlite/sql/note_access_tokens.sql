@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO had_access_tokens VALUES (1)
