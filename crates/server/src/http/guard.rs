@@ -175,7 +175,8 @@ async fn let_in(app: &App, request: Request, next: Next) -> Result<Response, Pro
 async fn who(app: &App, route: &str, headers: &HeaderMap) -> Result<Caller, Problem> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let caller = app.guard.tokens.recognise(text(header::AUTHORIZATION), app.limits.open).await?;
-    if caller.is_anybody() && !text(header::HOST).is_none_or(is_here) {
+    let is_elsewhere = |host: &HeaderValue| !host.to_str().is_ok_and(is_here);
+    if caller.is_anybody() && headers.get(header::HOST).is_some_and(is_elsewhere) {
         // Elsewhere a name may be made to point here, and a page of that name then counts as ours.
         return Err(Problem::forbidden("without tokens, ask localhost or an address, not another name"));
     }
@@ -216,10 +217,15 @@ fn is_of_proxy(header: &str) -> bool {
 
 /// Whether a host is this machine, or an address.
 fn is_here(host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split(':').next().unwrap_or_default(),
+    let is_port = |text: &str| text.is_empty() || text.parse::<u16>().is_ok();
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, "")) => (address, None),
+        Some((address, rest)) => (address, Some(rest.strip_prefix(':').unwrap_or("none"))),
+        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
     };
+    if !port.is_none_or(is_port) {
+        return false;
+    }
     name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
 }
 
@@ -244,8 +250,12 @@ fn preflight(origin: &HeaderValue) -> Response {
 fn check_host(request: &Request) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let is_probe = request.version() == Version::HTTP_10 && OPEN.contains(&&*route(request));
+    let named = request.uri().authority().map(|authority| authority.as_str());
     match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
-        (Some(Ok(_)), None) => Ok(()),
+        (Some(Ok(host)), None) if named.is_none_or(|named| named == host) => Ok(()),
+        (Some(Ok(_)), None) => {
+            Err(Problem::bad_request("the address of the request and its header Host name different servers"))
+        }
         (None, None) if is_probe => Ok(()),
         (None, None) => Err(Problem::bad_request("the request has no header Host; send one")),
         _ => Err(Problem::bad_request(
@@ -401,7 +411,16 @@ mod tests {
         ] {
             assert!(is_here(here), "{here}");
         }
-        for elsewhere in ["", "evil.example", "localhost.evil.example:7070", "127.0.0.1.nip.example", "[x]"] {
+        for elsewhere in [
+            "",
+            "evil.example",
+            "localhost.evil.example:7070",
+            "127.0.0.1.nip.example",
+            "[x]",
+            "[::1]evil.example",
+            "[::1]:x",
+            "localhost:7070:x",
+        ] {
             assert!(!is_here(elsewhere), "{elsewhere}");
         }
     }

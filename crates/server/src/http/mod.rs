@@ -13,6 +13,8 @@ mod feed;
 mod fold;
 mod gate;
 mod guard;
+#[cfg(test)]
+mod matrix;
 mod meta;
 mod openapi;
 mod places;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request};
+use axum::http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -177,10 +177,15 @@ impl Served {
             request = request.header(*name, value);
         }
         let body = if body.is_null() { Body::empty() } else { body.to_string().into() };
-        let response = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        let response = self.route(request.body(body).unwrap()).await;
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Has the routes answer a request, whatever it is.
+    pub(super) async fn route(&self, request: Request<Body>) -> Response<Body> {
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Makes a token that may do everything, and gives its secret.

@@ -44,6 +44,7 @@ fn send(address: SocketAddr, method: &str, path: &str, body: &Value) -> Answer {
 }
 
 #[test]
+#[allow(clippy::print_stdout)]
 fn everybody_else_is_answered_while_requests_compute() {
     let server = Server::start();
     let other = server.register(&json!({ "kinds": ["x"] }));

@@ -6,6 +6,7 @@
 mod support;
 
 mod access;
+mod attacks;
 mod bodies;
 mod cost;
 mod events;

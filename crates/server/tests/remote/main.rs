@@ -11,7 +11,6 @@ mod support;
 mod access;
 mod killing;
 mod parity;
-mod policy;
 mod secure;
 mod usage;
 mod waiting;
