@@ -148,6 +148,7 @@ impl Target {
             let (id, secret) = operator[3..].split_once('_').unwrap();
             let digest = Sha256::digest(secret).iter().map(|byte| format!("{byte:02x}")).collect();
             target.words.extend([
+                ("NOTHING", String::new()),
                 ("OPERATOR_ID", id.to_owned()),
                 ("OPERATOR_DIGEST", digest),
                 ("OPERATOR_HALF", operator[..40].to_owned()),
