@@ -1,7 +1,8 @@
 //! The floor: hand-written statements on the same schema that do the same writes, with no store in between.
 //!
-//! One connection, statements prepared once, one transaction per batch and stage, counts kept once per transaction.
-//! What a careful engineer would write for this workload and nothing else: no lanes, keys, delays, retries, or refusals.
+//! One connection, statements prepared once, one transaction per batch and stage, counts kept once per
+//! transaction. What a careful engineer would write for this workload and nothing else: no lanes, keys,
+//! delays, retries, or refusals.
 
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,8 @@
 //! What Windlass costs, next to hand-written statements that do the same writes in the same run.
 //!
-//! Every figure is a ratio of two things measured alternately on the same machine within the same minute, because absolute
-//! figures of a shared machine mean little. It does *not* test anything: a slow machine is not a bug.
+//! Every figure is a ratio of two things measured alternately on the same machine within the same minute,
+//! because absolute figures of a shared machine mean little. It does *not* test anything: a slow machine is
+//! not a bug.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::cast_precision_loss)]
 
 mod by_hand;
@@ -23,7 +24,8 @@ use windlass_store::sqlite::Durability;
 
 use crate::table::{Row, Table};
 
-/// Measures the full cycle of a task (submit, claim, start, finish, history kept) on SQLite, next to hand-written statements.
+/// Measures the full cycle of a task (submit, claim, start, finish, history kept) on SQLite, next to
+/// hand-written statements.
 #[derive(Parser, Debug)]
 #[command(after_help = "Examples:\n  windlass-bench\n  windlass-bench --tasks 20000 --rounds 5\n  \
     windlass-bench --finished 1000000   the same with a million finished tasks in the file\n  \
@@ -40,7 +42,8 @@ struct Args {
     /// Also compare with a file that holds this many finished tasks.
     #[arg(long, default_value_t = 0)]
     finished: usize,
-    /// Only measurements whose name contains this, such as "1000, Normal"; over HTTP "submit", "drain", "drain, 64", "wake" or "chain".
+    /// Only measurements whose name contains this, such as "1000, Normal"; over HTTP "submit", "drain",
+    /// "drain, 64", "wake" or "chain".
     #[arg(long, default_value = "")]
     only: String,
     /// Where the database files are made; a temporary directory if absent.
@@ -161,8 +164,8 @@ fn against_hand(runtime: &tokio::runtime::Runtime, at: &Path, case: Case, rounds
     Ok(Row { what: case.name(), ours: median(ours), base: median(theirs), base_is: "by hand" })
 }
 
-/// The engine, with a real worker and handlers that do nothing, next to hand-written statements in batches of 1,000, which run nothing; and
-/// next to a queue of others, if it is installed.
+/// The engine, with a real worker and handlers that do nothing, next to hand-written statements in batches of
+/// 1,000, which run nothing; and next to a queue of others, if it is installed.
 fn engine(at: &Path, name: String, durability: Durability, args: &Args) -> Result<Vec<Row>> {
     let case = Case { durability, batch: 1_000, tasks: args.tasks.next_multiple_of(1_000) };
     let (mut ours, mut hand, mut peer) = (Vec::new(), Vec::new(), Vec::new());

@@ -14,7 +14,8 @@ pub(crate) const MISSING: &str =
 
 const PROGRAM: &str = include_str!("../peers/huey_cycle.py");
 
-/// Enqueues tasks and has them run by huey; tasks per second, for both together. `None` if it is not installed.
+/// Enqueues tasks and has them run by huey; tasks per second, for both together. `None` if it is not
+/// installed.
 pub(crate) fn cycle(at: &Path, case: Case) -> Result<Option<f64>> {
     let installed = Command::new("python3").args(["-c", "import huey"]).output();
     if !installed.is_ok_and(|output| output.status.success()) {

@@ -1,5 +1,5 @@
-//! What it costs to ask about workflows on PostgreSQL: the functions of document 002, called as any client would, in milliseconds, with few
-//! and with many workflows waiting and a million finished steps beside them.
+//! What it costs to ask about workflows on PostgreSQL: the functions of document 002, called as any client
+//! would, in milliseconds, with few and with many workflows waiting and a million finished steps beside them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ const TIMES: usize = 21;
 /// Workflows that were started.
 static STARTED: AtomicU64 = AtomicU64::new(1);
 
-/// Milliseconds that no answer should take, however many workflows wait; and one about the graph of ten thousand steps.
+/// Milliseconds that no answer should take, however many workflows wait; and one about the graph of ten
+/// thousand steps.
 const TARGET: f64 = 5.0;
 const TARGET_OF_MANY_STEPS: f64 = 100.0;
 
@@ -168,7 +169,8 @@ fn diamond() -> String {
     text
 }
 
-/// Two beside one another, each after both of those before: more than half a million ways from the first to the last.
+/// Two beside one another, each after both of those before: more than half a million ways from the first to
+/// the last.
 fn ladder() -> String {
     let mut text = String::new();
     for at in 0..38 {

@@ -1,5 +1,5 @@
-//! A private PgBouncer in transaction mode in front of a server: each transaction of a client may run on another of its
-//! few connections. It ends with the process that started it.
+//! A private PgBouncer in transaction mode in front of a server: each transaction of a client may run on
+//! another of its few connections. It ends with the process that started it.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, BufRead, BufReader};
@@ -14,9 +14,9 @@ use std::{env, thread};
 
 use crate::postgres;
 
-/// Runs "$@" until standard input ends, a pipe that the test holds, and with it the test, however that comes about. Killed,
-/// because it has nothing to lose, because some versions wait for their clients when asked to end, and because a shell lets
-/// what it runs in the background ignore the signals of the keyboard.
+/// Runs "$@" until standard input ends, a pipe that the test holds, and with it the test, however that comes
+/// about. Killed, because it has nothing to lose, because some versions wait for their clients when asked to
+/// end, and because a shell lets what it runs in the background ignore the signals of the keyboard.
 const GUARD: &str = r#"
 home=$1
 shift
@@ -61,8 +61,8 @@ pub struct PgBouncer {
     addr: SocketAddr,
 }
 
-/// Whether it is known that there is no PgBouncer here: the environment says so, or the gate could not get it and has said so
-/// aloud.
+/// Whether it is known that there is no PgBouncer here: the environment says so, or the gate could not get it
+/// and has said so aloud.
 #[must_use]
 pub fn is_done_without() -> bool {
     env::var_os(DO_WITHOUT).is_some_and(|value| value == "1")
@@ -70,8 +70,8 @@ pub fn is_done_without() -> bool {
 }
 
 impl PgBouncer {
-    /// Starts one that holds at most so many connections to the server, for each database and user. Whoever comes is the
-    /// server's user `postgres`.
+    /// Starts one that holds at most so many connections to the server, for each database and user. Whoever
+    /// comes is the server's user `postgres`.
     pub fn start(server: SocketAddr, connections: usize) -> io::Result<Self> {
         let program = find()?;
         let mut attempts = 1;
@@ -108,7 +108,8 @@ impl PgBouncer {
             command.args(["-u", "nobody"]);
         }
         command.arg(&settings).current_dir(&home);
-        // A group of its own: the keys that interrupt the test must not end the shell before it has cleaned up.
+        // A group of its own: the keys that interrupt the test must not end the shell before it has cleaned
+        // up.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn()?;
         // The guard says the process id, and with that it is ready to clean up.
@@ -147,7 +148,8 @@ impl Drop for PgBouncer {
     }
 }
 
-/// Everything that is not said is as PgBouncer has it by default: start-up parameters that it does not know are refused.
+/// Everything that is not said is as PgBouncer has it by default: start-up parameters that it does not know
+/// are refused.
 fn ini(server: SocketAddr, addr: SocketAddr, connections: usize) -> String {
     let (host, port) = (server.ip(), server.port());
     format!(
@@ -183,7 +185,8 @@ fn new_home() -> io::Result<PathBuf> {
 fn find() -> io::Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&path).map(|directory| directory.join("pgbouncer"));
-    // Cargo tells where the package is that it tests; the path known at build time serves when it is started by hand.
+    // Cargo tells where the package is that it tests; the path known at build time serves when it is started
+    // by hand.
     let told = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let known = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let packages: Vec<PathBuf> = told.into_iter().chain([known]).collect();

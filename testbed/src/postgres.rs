@@ -1,7 +1,7 @@
 //! A private PostgreSQL server, started in a fraction of a second and gone with the process that started it.
 //!
-//! The server listens on 127.0.0.1 only, trusts everyone there, and is as durable as a fresh installation: nothing is
-//! switched off that a measurement would miss.
+//! The server listens on 127.0.0.1 only, trusts everyone there, and is as durable as a fresh installation:
+//! nothing is switched off that a measurement would miss.
 //!
 //! ```no_run
 //! use windlass_testbed::postgres;
@@ -35,11 +35,12 @@ const GUARD: &str = include_str!("postgres/guard.sh");
 /// A server that is not ready by then never will be.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// A little less than what Linux lets one argument of a program have. What is longer is sent, and not in one transaction.
+/// A little less than what Linux lets one argument of a program have. What is longer is sent, and not in one
+/// transaction.
 const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
 
-/// Below the range from which systems take ports for outgoing connections, so that a server that is stopped for a
-/// while finds its port free.
+/// Below the range from which systems take ports for outgoing connections, so that a server that is stopped
+/// for a while finds its port free.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Another process may take a port between the look and the start. So many in a row mean something else.
@@ -86,8 +87,8 @@ pub struct Builder {
     settings: Vec<(String, String)>,
 }
 
-/// Every PostgreSQL of this machine that tests can use, one of each major version, the usual one first. Empty if there
-/// is none or the environment names one of no use; [`Server::start`] then says what to do.
+/// Every PostgreSQL of this machine that tests can use, one of each major version, the usual one first. Empty
+/// if there is none or the environment names one of no use; [`Server::start`] then says what to do.
 #[must_use]
 pub fn installations() -> Vec<Installation> {
     find::find(provision()).unwrap_or_default()
@@ -195,8 +196,8 @@ impl Server {
         self.guard().as_ref().map(|guard| guard.server)
     }
 
-    /// Runs statements in the database `postgres` with `psql` and returns what it printed: a line for each row, `|`
-    /// between columns.
+    /// Runs statements in the database `postgres` with `psql` and returns what it printed: a line for each
+    /// row, `|` between columns.
     pub fn sql(&self, statements: &str) -> io::Result<String> {
         self.sql_in("postgres", statements)
     }
@@ -211,7 +212,8 @@ impl Server {
         Err(io::Error::other(format!("psql ended with {}: {}", output.status, said.trim())))
     }
 
-    /// Runs `psql` of this installation at any address, such as that of a proxy, and returns all that came of it.
+    /// Runs `psql` of this installation at any address, such as that of a proxy, and returns all that came of
+    /// it.
     pub fn psql(&self, url: &str, statements: &str) -> io::Result<Output> {
         let program = self.installation.bin.join("psql");
         let mut command = clean_command(&program);
@@ -252,7 +254,8 @@ impl Server {
             Mode::Fast => "INT\n",
             Mode::Immediate => "QUIT\n",
         };
-        // The pipe stays open until the shell has ended: its end would mean that the data are no longer wanted.
+        // The pipe stays open until the shell has ended: its end would mean that the data are no longer
+        // wanted.
         let mut pipe = guard.shell.stdin.take();
         if let Some(pipe) = &mut pipe {
             pipe.write_all(signal.as_bytes())?;
@@ -307,7 +310,8 @@ impl Server {
         for (name, value) in settings {
             command.arg("-c").arg(format!("{name}={value}"));
         }
-        // A group of its own: the keys that interrupt the test must not end the shell before it has cleaned up.
+        // A group of its own: the keys that interrupt the test must not end the shell before it has cleaned
+        // up.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn().map_err(at(Path::new("sh")))?;
         let mut line = String::new();
@@ -364,13 +368,14 @@ impl Drop for Guard {
     }
 }
 
-/// Where `cargo xtask provision` puts what the system does not have, and where templates are kept. It is the same for
-/// all target directories, so that nothing is fetched twice.
+/// Where `cargo xtask provision` puts what the system does not have, and where templates are kept. It is the
+/// same for all target directories, so that nothing is fetched twice.
 pub(crate) fn provision() -> &'static Path {
     static PROVISION: OnceLock<PathBuf> = OnceLock::new();
     PROVISION.get_or_init(|| {
-        // Cargo tells where the package is that it tests, any of this workspace. The path known at build time serves
-        // when a program is started by hand; it may be an old one, since cargo builds nothing anew in a moved directory.
+        // Cargo tells where the package is that it tests, any of this workspace. The path known at build time
+        // serves when a program is started by hand; it may be an old one, since cargo builds nothing anew in
+        // a moved directory.
         let known = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let told = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
         let root = told.iter().chain([&known]).flat_map(|package| package.ancestors()).find(is_root);

@@ -1,9 +1,10 @@
 //! A TCP proxy between a client and a server, for tests of what happens when the network fails.
 //!
-//! It works in a thread of its own, so it goes on while a test blocks, and serves tests with and without a runtime. Every
-//! switch holds for what happens after the call that throws it has returned.
+//! It works in a thread of its own, so it goes on while a test blocks, and serves tests with and without a
+//! runtime. Every switch holds for what happens after the call that throws it has returned.
 //!
-//! Any protocol goes through; only [`Proxy::drop_answer_after_commit`] looks inside, and sees nothing behind TLS.
+//! Any protocol goes through; only [`Proxy::drop_answer_after_commit`] looks inside, and sees nothing behind
+//! TLS.
 
 mod wire;
 
@@ -101,7 +102,8 @@ impl Proxy {
         self.switches.connections().open.len()
     }
 
-    /// Resets all connections, on both sides, and says how many. Bytes on their way are lost. New ones are welcome.
+    /// Resets all connections, on both sides, and says how many. Bytes on their way are lost. New ones are
+    /// welcome.
     pub fn cut(&self) -> usize {
         let mut connections = self.switches.connections();
         let below = connections.next;
@@ -123,14 +125,15 @@ impl Proxy {
         self.switches.stalled.send_replace(stalled);
     }
 
-    /// For the next so many commits: the server carries the commit out and answers, but the connection is reset in place
-    /// of that answer. A transaction that the server rolls back at `COMMIT` is none; neither is a statement outside of
-    /// a transaction block.
+    /// For the next so many commits: the server carries the commit out and answers, but the connection is
+    /// reset in place of that answer. A transaction that the server rolls back at `COMMIT` is none; neither
+    /// is a statement outside of a transaction block.
     pub fn drop_answer_after_commit(&self, commits: u32) {
         self.switches.answers_to_drop.store(commits, Ordering::SeqCst);
     }
 
-    /// How many answers were dropped since the start. The count is right as soon as a client sees its connection end.
+    /// How many answers were dropped since the start. The count is right as soon as a client sees its
+    /// connection end.
     #[must_use]
     pub fn answers_dropped(&self) -> u32 {
         self.switches.answers_dropped.load(Ordering::SeqCst)
@@ -217,7 +220,8 @@ async fn serve(mut client: TcpStream, number: u64, switches: &Switches) -> io::R
             } => ended.map(drop),
         }
     };
-    // What ended in order has been closed in order. The rest is reset, so that neither side takes it for an orderly end.
+    // What ended in order has been closed in order. The rest is reset, so that neither side takes it for an
+    // orderly end.
     if ended.is_err() {
         client.set_zero_linger()?;
         server.set_zero_linger()?;

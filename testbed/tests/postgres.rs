@@ -134,8 +134,9 @@ fn a_killed_process_leaves_no_server_behind() {
     let mut value = |key: &str| lines.find_map(|line| line.strip_prefix(key).map(str::to_owned)).unwrap();
     let data = PathBuf::from(value(DATA));
     let addr: SocketAddr = value(ADDR).parse().unwrap();
-    // The server closes this when it ends: that is the signal to wait for. It must have been accepted before, which
-    // the answer to "may we encrypt?" shows: a server that is ending waits a minute for a new client's first word.
+    // The server closes this when it ends: that is the signal to wait for. It must have been accepted before,
+    // which the answer to "may we encrypt?" shows: a server that is ending waits a minute for a new client's
+    // first word.
     let mut connection = TcpStream::connect(addr).unwrap();
     connection.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).unwrap();
     connection.read_exact(&mut [0]).unwrap();

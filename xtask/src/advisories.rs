@@ -1,6 +1,7 @@
 //! Looks the dependencies up in the public database of known holes, with cargo-deny, where both can be had.
 //!
-//! Getting the database and using it are two commands, so that a machine without a network is told from a hole.
+//! Getting the database and using it are two commands, so that a machine without a network is told from a
+//! hole.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

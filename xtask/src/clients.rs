@@ -1,7 +1,8 @@
-//! Gets what the tests of the clients need: the Python packages that check types and requests, and the TypeScript client, built.
+//! Gets what the tests of the clients need: the Python packages that check types and requests, and the
+//! TypeScript client, built.
 //!
-//! Nothing is installed: the packages are below `target/provision/python`, where the tests look for them, and what npm fetches
-//! stays beside the client.
+//! Nothing is installed: the packages are below `target/provision/python`, where the tests look for them, and
+//! what npm fetches stays beside the client.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Runs the example programs of the library, so that what a reader pastes is known to work, and holds each to the output that its
-//! documentation shows.
+//! Runs the example programs of the library, so that what a reader pastes is known to work, and holds each to
+//! the output that its documentation shows.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::{cargo, show};
 /// Where the examples are, from the root of the workspace.
 pub(crate) const DIRECTORY: &str = "crates/engine/examples";
 
-/// `cargo run --example` would choose the features of one package and so build the dependencies once more. This
-/// finds everything as `cargo test` left it.
+/// `cargo run --example` would choose the features of one package and so build the dependencies once more.
+/// This finds everything as `cargo test` left it.
 pub(crate) const BUILD: &[&str] = &["build", "--locked", "--workspace", "--all-features", "--examples"];
 
 /// An example that waits for something that never comes is found by this, and not by a gate that never ends.

@@ -1,5 +1,5 @@
-//! Longer runs of the tests that break things on purpose: processes killed and stopped, servers and connections that fail, and simulated
-//! faults.
+//! Longer runs of the tests that break things on purpose: processes killed and stopped, servers and
+//! connections that fail, and simulated faults.
 //!
 //! The tests are those of the gate; variables in the environment tell them how long to go on.
 
@@ -36,8 +36,8 @@ pub(crate) fn run(root: &Path, variables: &[(&str, &str)]) -> Result<(), String>
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
-/// The variables for a command line. Without options: a long run of everything. With options: what they say, and the rest as in
-/// the gate.
+/// The variables for a command line. Without options: a long run of everything. With options: what they say,
+/// and the rest as in the gate.
 pub(crate) fn variables(words: &[String]) -> Result<Vec<(&'static str, &str)>, String> {
     if words.is_empty() {
         return Ok(NUMBERS.map(|(_, variable, number)| (variable, number)).to_vec());

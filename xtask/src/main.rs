@@ -1,12 +1,13 @@
 //! The commands of this repository, run as `cargo xtask <command>`.
 //!
 //! `test` is the whole gate: what passes here passes everywhere, because continuous integration runs the same
-//! command. [`steps`] says what the gate consists of, [`suite`] runs the test programs, [`tidy`] holds the rules of this repository that no compiler
-//! knows, [`provision`] gets the servers that tests need and [`clients`] what those of the clients need, [`examples`]
-//! runs the example programs, and [`faults`] makes the tests that break things on purpose run longer.
+//! command. [`steps`] says what the gate consists of, [`suite`] runs the test programs, [`tidy`] holds the
+//! rules of this repository that no compiler knows, [`provision`] gets the servers that tests need and
+//! [`clients`] what those of the clients need, [`examples`] runs the example programs, and [`faults`] makes
+//! the tests that break things on purpose run longer.
 //!
-//! What this crate does *not* do: it has no dependencies, it is not shipped, and it contains no test of Windlass
-//! itself. Those live beside the code that they test.
+//! What this crate does *not* do: it has no dependencies, it is not shipped, and it contains no test of
+//! Windlass itself. Those live beside the code that they test.
 
 #![allow(
     clippy::print_stdout,
@@ -116,8 +117,8 @@ fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
     cargo::run(root, &line, &[])
 }
 
-/// The directory of the workspace. Cargo tells where this package is when it runs it; the path known at build time
-/// serves when the program is started by hand.
+/// The directory of the workspace. Cargo tells where this package is when it runs it; the path known at build
+/// time serves when the program is started by hand.
 fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

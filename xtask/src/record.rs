@@ -1,8 +1,9 @@
 //! Finds out which test programs there are, and where and with which environment cargo runs each.
 //!
-//! Cargo can be told to start another program, a runner, instead of each test program. The runner gets the directory and the environment
-//! that the test program would get, and the program as its argument. Here the runner is this program again, as `xtask record FILE`: it
-//! writes all that down and runs nothing. So a test cannot tell whether it was started by cargo or by [`crate::suite`].
+//! Cargo can be told to start another program, a runner, instead of each test program. The runner gets the
+//! directory and the environment that the test program would get, and the program as its argument. Here the
+//! runner is this program again, as `xtask record FILE`: it writes all that down and runs nothing. So a test
+//! cannot tell whether it was started by cargo or by [`crate::suite`].
 
 use std::env;
 use std::fs::{self, File};
@@ -79,7 +80,8 @@ pub(crate) fn record(list: &str, program: &str) -> Result<(), String> {
     list.write_all(entry.as_bytes()).map_err(about)
 }
 
-/// Directory, program, how many variables, the variables; each followed by a zero byte, which none of them can contain.
+/// Directory, program, how many variables, the variables; each followed by a zero byte, which none of them
+/// can contain.
 fn written(directory: &str, program: &str, variables: &[(String, String)]) -> String {
     let mut entry = format!("{directory}\0{program}\0{}\0", variables.len());
     for (name, value) in variables {

@@ -1,7 +1,8 @@
 //! Which test programs may run side by side, and in which order they start. Nothing here starts a program.
 //!
-//! Most of the long programs wait: for a lease to end, for a server to start, for a process to die. Several of them side by side take
-//! little longer than the longest of them. A program that measures time, or that uses all cores, runs alone.
+//! Most of the long programs wait: for a lease to end, for a server to start, for a process to die. Several
+//! of them side by side take little longer than the longest of them. A program that measures time, or that
+//! uses all cores, runs alone.
 
 /// Programs that run with nothing beside them, each with the reason.
 pub(crate) const ALONE: &[(&str, &str)] = &[

@@ -1,12 +1,13 @@
-//! The gate: what must hold before a change is in, cheapest first, and what is run besides before a larger piece of work is done.
+//! The gate: what must hold before a change is in, cheapest first, and what is run besides before a larger
+//! piece of work is done.
 //!
-//! [`STEPS`] is the one list of checks. A step of [`Level::Gate`] runs in every `cargo xtask test`; one of [`Level::Full`] is slow or
-//! heavy and runs in `cargo xtask test --full` only.
+//! [`STEPS`] is the one list of checks. A step of [`Level::Gate`] runs in every `cargo xtask test`; one of
+//! [`Level::Full`] is slow or heavy and runs in `cargo xtask test --full` only.
 //!
-//! Every step that compiles asks for the same packages with the same features, because cargo shares what it built
-//! only when the features of the dependencies agree. So dependencies are checked once, for clippy and for docs, and
-//! compiled once, for tests and for examples. (A feature that only tests ask of a dependency is the exception: docs are
-//! made without it, so that dependency is checked again.)
+//! Every step that compiles asks for the same packages with the same features, because cargo shares what it
+//! built only when the features of the dependencies agree. So dependencies are checked once, for clippy and
+//! for docs, and compiled once, for tests and for examples. (A feature that only tests ask of a dependency is
+//! the exception: docs are made without it, so that dependency is checked again.)
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -229,8 +230,8 @@ impl Summary {
     }
 }
 
-/// Runs every step of the level and those below it, in order, and stops at the first that fails. The last line that is printed says
-/// how many tests passed and failed.
+/// Runs every step of the level and those below it, in order, and stops at the first that fails. The last
+/// line that is printed says how many tests passed and failed.
 pub(crate) fn run_steps(root: &Path, level: Level) -> ExitCode {
     let begun = Instant::now();
     let mut summary = Summary::default();

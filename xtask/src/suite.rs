@@ -1,7 +1,8 @@
-//! Runs all test programs, several side by side where [`schedule`] allows it, and says which tests took longest.
+//! Runs all test programs, several side by side where [`schedule`] allows it, and says which tests took
+//! longest.
 //!
-//! A program's output is kept and printed when the program ends, so that outputs do not mix. Every program runs, also after one has
-//! failed: one run of the gate shows all failures.
+//! A program's output is kept and printed when the program ends, so that outputs do not mix. Every program
+//! runs, also after one has failed: one run of the gate shows all failures.
 
 use std::collections::VecDeque;
 use std::env;
@@ -25,7 +26,8 @@ const VARIABLE: &str = "WINDLASS_SIDE_BY_SIDE";
 /// How often it is checked whether a program that prints nothing has ended, without closing its output.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long the rest of its output is waited for when a program has ended. What it has started may hold the output for ever.
+/// How long the rest of its output is waited for when a program has ended. What it has started may hold the
+/// output for ever.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What the tests of a run have shown.
@@ -90,8 +92,8 @@ impl Report {
     }
 }
 
-/// Runs the programs that `cargo TEST` would run, and the examples in documentation that `cargo DOC_TEST` runs. Returns a remark for the
-/// summary.
+/// Runs the programs that `cargo TEST` would run, and the examples in documentation that `cargo DOC_TEST`
+/// runs. Returns a remark for the summary.
 pub(crate) fn run(
     root: &Path,
     test: &[&str],
@@ -118,7 +120,8 @@ pub(crate) fn run(
     run_jobs(&jobs, side_by_side, threads, report)
 }
 
-/// Runs a line of cargo that runs tests, with these variables; what it prints goes to the terminal as it comes.
+/// Runs a line of cargo that runs tests, with these variables; what it prints goes to the terminal as it
+/// comes.
 pub(crate) fn longer(
     root: &Path,
     line: &[&str],
@@ -276,7 +279,8 @@ impl<F: Fn(&str)> Followed<F> {
     }
 }
 
-/// Runs a command to its end and reads what it prints, to both of its outputs, in the order in which it comes.
+/// Runs a command to its end and reads what it prints, to both of its outputs, in the order in which it
+/// comes.
 fn follow(mut command: Command, followed: &mut Followed<impl Fn(&str)>) -> io::Result<ExitStatus> {
     let (reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);

@@ -1,8 +1,8 @@
 //! The rules of this repository that no compiler knows.
 //!
-//! A rule is a function from the files of the repository to the places that break it. It is here because someone
-//! would otherwise have to remember it in review. Each has a test that shows it catching a bad sample; a rule that
-//! is not worth that is dropped.
+//! A rule is a function from the files of the repository to the places that break it. It is here because
+//! someone would otherwise have to remember it in review. Each has a test that shows it catching a bad
+//! sample; a rule that is not worth that is dropped.
 //!
 //! Rules look at text. They are there to catch what happens by accident, not what is done by stealth.
 

@@ -1,8 +1,9 @@
-//! What test programs print: which tests ended when, how many passed and failed, and from that how long each test took.
+//! What test programs print: which tests ended when, how many passed and failed, and from that how long each
+//! test took.
 //!
-//! Rust's test programs do not tell how long a test took. They print a line when a test ends, and start tests in the order of
-//! their `--list`: as many as they have threads, and then one whenever one has ended. So test number `i` of a program with `n` threads began
-//! when the `i - n`th line came.
+//! Rust's test programs do not tell how long a test took. They print a line when a test ends, and start tests
+//! in the order of their `--list`: as many as they have threads, and then one whenever one has ended. So test
+//! number `i` of a program with `n` threads began when the `i - n`th line came.
 
 use std::time::Duration;
 
@@ -46,7 +47,8 @@ impl Printed {
         }
     }
 
-    /// The sums of one test program: those it says last. A test that starts the program again may print those of that one before.
+    /// The sums of one test program: those it says last. A test that starts the program again may print those
+    /// of that one before.
     pub(crate) fn last_sums(&self) -> Sums {
         self.sums.last().copied().unwrap_or_default()
     }
@@ -59,7 +61,8 @@ impl Printed {
         })
     }
 
-    /// How long each test took; `None` if the lines do not match the list, because something else was printed in between.
+    /// How long each test took; `None` if the lines do not match the list, because something else was printed
+    /// in between.
     pub(crate) fn took(&self, listed: &[String], threads: usize) -> Option<Vec<Took>> {
         if self.ended.len() != listed.len() {
             return None;

@@ -1,4 +1,5 @@
-//! The server, asked over HTTP by clients and workers in another process, next to the engine in its own process, in the same run.
+//! The server, asked over HTTP by clients and workers in another process, next to the engine in its own
+//! process, in the same run.
 
 mod server;
 mod wire;
@@ -25,7 +26,8 @@ use worker::{KIND, Worker};
 /// Tasks of one batch.
 const BATCH: usize = 1_000;
 
-/// Tasks that one worker takes at once, if it does not take them one by one: as many as the clients do unless told otherwise.
+/// Tasks that one worker takes at once, if it does not take them one by one: as many as the clients do unless
+/// told otherwise.
 const POOL: usize = 10;
 
 /// Steps of a chain.
@@ -34,8 +36,8 @@ const CHAIN: usize = 400;
 /// Tasks submitted one by one to workers that wait.
 const SAMPLES: usize = 300;
 
-/// Requests that wait at once, each for how many seconds before it comes again, and how long that is looked at: long enough for all of them
-/// to have come again twice.
+/// Requests that wait at once, each for how many seconds before it comes again, and how long that is looked
+/// at: long enough for all of them to have come again twice.
 const IDLE: usize = 1_000;
 const IDLE_WAIT: u32 = 20;
 const IDLE_LOOK: Duration = Duration::from_secs(45);

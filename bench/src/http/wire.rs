@@ -1,4 +1,5 @@
-//! A connection that is kept, and requests one after the other: as little as a client can do, so that the server is what is measured.
+//! A connection that is kept, and requests one after the other: as little as a client can do, so that the
+//! server is what is measured.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! The floor on PostgreSQL: hand-written, prepared statements on the same tables that do the same writes, with no store in
-//! between: no lanes, keys, delays, retries, or refusals.
+//! The floor on PostgreSQL: hand-written, prepared statements on the same tables that do the same writes,
+//! with no store in between: no lanes, keys, delays, retries, or refusals.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! PostgreSQL: the store and the engine next to hand-written statements and to the queues of others, on one private server, in turns.
+//! PostgreSQL: the store and the engine next to hand-written statements and to the queues of others, on one
+//! private server, in turns.
 
 pub(crate) mod by_hand;
 mod peers;

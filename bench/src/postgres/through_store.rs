@@ -1,4 +1,5 @@
-//! The same through the store, as workers would drive it: finish the last batch and claim the next in one turn.
+//! The same through the store, as workers would drive it: finish the last batch and claim the next in one
+//! turn.
 
 use std::sync::Arc;
 use std::time::Instant;

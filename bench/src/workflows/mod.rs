@@ -1,5 +1,6 @@
-//! Workflows from their start to their end, next to counters of parents that are kept by hand: one connection, one transaction for each
-//! batch of steps that end, their children's counters, and the next claim.
+//! Workflows from their start to their end, next to counters of parents that are kept by hand: one
+//! connection, one transaction for each batch of steps that end, their children's counters, and the next
+//! claim.
 
 mod postgres;
 mod sqlite;

@@ -29,7 +29,7 @@ pub(super) fn measure(file: &Path, durability: &str, shape: Shape) -> Result<f64
         connection.pragma_update(None, setting, value)?;
     }
     define(&connection, shape)?;
-    let mut hand = Hand::prepare(&connection)?;
+    let mut hand = HandWorkflows::prepare(&connection)?;
     let begun = Instant::now();
     connection.execute_batch("BEGIN IMMEDIATE")?;
     hand.start(shape)?;
@@ -64,7 +64,7 @@ fn define(connection: &Connection, shape: Shape) -> Result<()> {
     Ok(connection.execute_batch("COMMIT")?)
 }
 
-struct Hand<'c> {
+struct HandWorkflows<'c> {
     workflow: Statement<'c>,
     insert: Statement<'c>,
     history: Statement<'c>,
@@ -87,7 +87,7 @@ struct Held {
     entries: i64,
 }
 
-impl<'c> Hand<'c> {
+impl<'c> HandWorkflows<'c> {
     fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             workflow: connection.prepare(

@@ -1,5 +1,5 @@
-//! Who may do what from outside: access tokens, and the record of what operators did. Only the vocabulary and its rules; secrets are made and
-//! compared elsewhere.
+//! Who may do what from outside: access tokens, and the record of what operators did. Only the vocabulary and
+//! its rules; secrets are made and compared elsewhere.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -56,7 +56,8 @@ impl FromStr for Scope {
     }
 }
 
-/// Which queues or namespaces: `*` for all, `mail-*` for those whose name begins with `mail-`, or the name of one.
+/// Which queues or namespaces: `*` for all, `mail-*` for those whose name begins with `mail-`, or the name of
+/// one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NamePattern(Box<str>);
 
@@ -256,8 +257,9 @@ impl AccessToken {
         self.namespaces.is_empty() || self.namespaces.iter().any(|pattern| pattern.matches(namespace))
     }
 
-    /// Replaces its secret. The one before is accepted for `keep` more, beside those of earlier rotations whose time is not over; if
-    /// that is no time at all, every former secret ends. The same secret again, as after a lost answer, changes nothing.
+    /// Replaces its secret. The one before is accepted for `keep` more, beside those of earlier rotations
+    /// whose time is not over; if that is no time at all, every former secret ends. The same secret again, as
+    /// after a lost answer, changes nothing.
     pub fn rotate(&mut self, secret: NewSecret, keep: Duration, now: Timestamp) -> Result<(), Invalid> {
         check_secret_id(&secret.id)?;
         if secret.id == self.id && secret.digest == self.digest {

@@ -75,7 +75,8 @@ impl By {
 /// A request to change one task, and with it what depends on it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// A worker takes a task by name, promoted first if its moment has come ([`Command::first`]). By its holder, again: nothing happens.
+    /// A worker takes a task by name, promoted first if its moment has come ([`Command::first`]). By its
+    /// holder, again: nothing happens.
     Claim {
         /// The task.
         task: TaskId,
@@ -129,7 +130,8 @@ pub enum Command {
         /// Who and why.
         by: By,
     },
-    /// An operator lets it wait for its retry until so long from now, which may be sooner or later than it would.
+    /// An operator lets it wait for its retry until so long from now, which may be sooner or later than it
+    /// would.
     Postpone {
         /// The task.
         task: TaskId,
@@ -215,15 +217,16 @@ impl Command {
         }
     }
 
-    /// The command that a store carries out before this one: a task whose moment has come, and which nobody has promoted yet, is promoted
-    /// before it is claimed by name.
+    /// The command that a store carries out before this one: a task whose moment has come, and which nobody
+    /// has promoted yet, is promoted before it is claimed by name.
     #[must_use]
     pub fn first(&self, task: &Task, now: Timestamp) -> Option<Self> {
         let is_due = task.status.due_at.is_some_and(|due| due <= now);
         (is_due && matches!(self, Self::Claim { .. })).then_some(Self::Promote { task: task.id })
     }
 
-    /// Whether what becomes of a step depends on the lanes that steps above it hold: a store loads these as well.
+    /// Whether what becomes of a step depends on the lanes that steps above it hold: a store loads these as
+    /// well.
     #[must_use]
     pub fn concerns_lanes_above(&self) -> bool {
         matches!(self, Self::Finish { outcome: Outcome::Expanded { lanes, .. }, .. } if !lanes.is_empty())

@@ -12,8 +12,8 @@ use crate::state::State;
 use crate::time::Timestamp;
 use crate::workflow::{WorkflowId, WorkflowState};
 
-/// A place in the feed of one store. Opaque: only the store that gave it knows what its two numbers are. A later event has a
-/// greater one.
+/// A place in the feed of one store. Opaque: only the store that gave it knows what its two numbers are. A
+/// later event has a greater one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EventId(u64, u64);
 
@@ -99,8 +99,8 @@ pub struct Events {
     pub events: Vec<Event>,
     /// Where to go on.
     pub last: EventId,
-    /// Whether these are all changes since the place that was asked for. If not, who needs to know where everything is has to look
-    /// at it anew; the events begin with the first that is known.
+    /// Whether these are all changes since the place that was asked for. If not, who needs to know where
+    /// everything is has to look at it anew; the events begin with the first that is known.
     pub complete: bool,
 }
 

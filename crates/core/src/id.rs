@@ -61,7 +61,8 @@ impl fmt::Debug for TaskId {
     }
 }
 
-/// The identity of one start of one worker: fresh at every boot (`host-pid-random`), never a mere name. Cheap to clone.
+/// The identity of one start of one worker: fresh at every boot (`host-pid-random`), never a mere name. Cheap
+/// to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkerId(Arc<str>);
 

@@ -1,9 +1,10 @@
 //! Lanes: how many tasks that share a key may be in progress. An entity is a lane of one.
 //!
 //! A task in a lane needs a **slot**. It takes one when it becomes pending and one is free, and keeps it
-//! while it is pending, claimed or running, and a step that is a workflow until that workflow has ended; a pending task without a slot is *parked*: not offered to workers.
-//! Slots are given in submit order by the very change that frees them. They are a flag of the task's own
-//! row, so a slot cannot leak: who holds one can be counted at any time.
+//! while it is pending, claimed or running, and a step that is a workflow until that workflow has ended; a
+//! pending task without a slot is *parked*: not offered to workers. Slots are given in submit order by the
+//! very change that frees them. They are a flag of the task's own row, so a slot cannot leak: who holds one
+//! can be counted at any time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -112,7 +113,8 @@ impl Lane {
         &self.key
     }
 
-    /// How many may be in progress. The task at the head of the line takes a slot when fewer than *its* limit are taken.
+    /// How many may be in progress. The task at the head of the line takes a slot when fewer than *its* limit
+    /// are taken.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit

@@ -1,11 +1,11 @@
 //! The vocabulary and the state machines of Windlass.
 //!
-//! Everything here is pure: values in, values out. [`transition`] decides what a [`Command`] does to a [`Task`];
-//! [`explain`] says why a task is not running; [`rank`] orders what can be claimed; [`RetryPolicy`] says when to try
-//! again. Stores apply what is decided here and decide nothing themselves.
+//! Everything here is pure: values in, values out. [`transition`] decides what a [`Command`] does to a
+//! [`Task`]; [`explain`] says why a task is not running; [`rank`] orders what can be claimed; [`RetryPolicy`]
+//! says when to try again. Stores apply what is decided here and decide nothing themselves.
 //!
-//! What this crate does *not* do: no async, no I/O, no clock, no randomness. The present moment is an argument,
-//! ids are made by callers, and its manifest shows that it could not do otherwise.
+//! What this crate does *not* do: no async, no I/O, no clock, no randomness. The present moment is an
+//! argument, ids are made by callers, and its manifest shows that it could not do otherwise.
 //!
 //! ```
 //! use windlass_core::{Before, Command, Json, Name, NewTask, State, TaskId, Timestamp, WorkerId, transition};

@@ -28,11 +28,13 @@ pub const TEXT_BYTES: usize = 16 << 10;
 /// Tasks in one submit, commands in one turn, tasks in one claim. Bounds the time the one writer is held.
 pub const BATCH: usize = 1_000;
 
-/// Tasks whose moment has come that a claim promotes at least, if there are so many and it finds nothing else.
+/// Tasks whose moment has come that a claim promotes at least, if there are so many and it finds nothing
+/// else.
 pub const DUE_AT_ONCE: usize = 100;
 
-/// Bytes of payloads, results of parents and checkpoints that one answer hands to a worker elsewhere. What is claimed beyond that is given
-/// back: a thousand payloads of a megabyte would be a gigabyte, held by the server and by the worker. One task is always handed out.
+/// Bytes of payloads, results of parents and checkpoints that one answer hands to a worker elsewhere. What is
+/// claimed beyond that is given back: a thousand payloads of a megabyte would be a gigabyte, held by the
+/// server and by the worker. One task is always handed out.
 pub const HANDED_BYTES: usize = 32 << 20;
 
 /// Bytes of one line of an attempt's log.
@@ -50,13 +52,15 @@ pub const CRON_BYTES: usize = 256;
 /// Missed slots that one schedule may ask to be made up for.
 pub const CATCH_UP: u32 = 100;
 
-/// Slots of one schedule that are looked at when many have come at once: more than these are not counted as left out.
+/// Slots of one schedule that are looked at when many have come at once: more than these are not counted as
+/// left out.
 pub const COUNTED_SLOTS: usize = 1_000;
 
 /// Schedules of one store. A leader looks at those that are due; operators list all.
 pub const SCHEDULES: usize = 10_000;
 
-/// How late a slot may be fired and still be on time: a leader that dies is followed within its lease of 30 s.
+/// How late a slot may be fired and still be on time: a leader that dies is followed within its lease of 30
+/// s.
 pub const ON_TIME: Duration = Duration::from_secs(60);
 
 /// How long a dead worker is still listed.
@@ -113,7 +117,8 @@ pub const VERSION_BYTES: usize = 50;
 /// Bytes of one expression, or of a program's command.
 pub const EXPRESSION_BYTES: usize = 8 << 10;
 
-/// Bytes of a step's `input`, and of the list of its `map`, before its expressions are replaced by what they mean.
+/// Bytes of a step's `input`, and of the list of its `map`, before its expressions are replaced by what they
+/// mean.
 pub const TEMPLATE_BYTES: usize = 64 << 10;
 
 /// How long is known what happened to workflows in each minute.
@@ -122,14 +127,15 @@ pub const ACTIVITY: Duration = Duration::from_secs(31 * 24 * 3600);
 /// Workflows within workflows.
 pub const NESTING: u32 = 16;
 
-/// How long a store goes on telling changes after somebody last asked for them. Long enough that who was away for a moment misses
-/// nothing, short enough that nobody pays for one who is gone.
+/// How long a store goes on telling changes after somebody last asked for them. Long enough that who was away
+/// for a moment misses nothing, short enough that nobody pays for one who is gone.
 pub const LISTENED: Duration = Duration::from_secs(15 * 60);
 
 /// How long events are kept.
 pub const EVENTS_KEPT: Duration = Duration::from_secs(3600);
 
-/// Old events that one round of pruning deletes. With a round a minute, what happens 1,600 times a second goes as fast as it comes.
+/// Old events that one round of pruning deletes. With a round a minute, what happens 1,600 times a second
+/// goes as fast as it comes.
 pub const EVENTS_PRUNED: usize = 100_000;
 
 /// Access tokens of one store. Whoever checks them holds all of them in memory.

@@ -1,7 +1,7 @@
 //! What a running attempt tells about itself: how far it is, where to go on from, and lines of a log.
 //!
-//! It is kept with the attempt, bounded, and fenced by the lease like everything else that a worker says. What it leaves behind
-//! as [`Report::details`] is handed to the next attempt.
+//! It is kept with the attempt, bounded, and fenced by the lease like everything else that a worker says.
+//! What it leaves behind as [`Report::details`] is handed to the next attempt.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,8 @@ pub struct Notes {
     pub progress: Option<Progress>,
     /// Where the next attempt may go on.
     pub details: Option<Json>,
-    /// How many lines were dropped, oldest first, to keep the log within [`limits::LOG_BYTES`] and [`limits::LOG_LINES`].
+    /// How many lines were dropped, oldest first, to keep the log within [`limits::LOG_BYTES`] and
+    /// [`limits::LOG_LINES`].
     pub dropped: u64,
     /// The log, oldest first.
     pub lines: Vec<Line>,

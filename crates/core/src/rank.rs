@@ -1,8 +1,8 @@
 //! The order in which pending tasks are claimed: highest rank first, then first come.
 //!
-//! With ageing, the order at any moment `now` follows `priority + per_hour × (now − created) + per_retry × attempts`.
-//! `now` is the same for all tasks, so leaving it out changes nothing about the order, and what is left
-//! is a constant per task. It is stored and indexed; ageing then costs nothing at claim time.
+//! With ageing, the order at any moment `now` follows `priority + per_hour × (now − created) + per_retry ×
+//! attempts`. `now` is the same for all tasks, so leaving it out changes nothing about the order, and what is
+//! left is a constant per task. It is stored and indexed; ageing then costs nothing at claim time.
 
 use serde::{Deserialize, Serialize};
 

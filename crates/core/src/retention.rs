@@ -48,8 +48,8 @@ impl Retention {
         self.rules.iter().map(move |(state, age)| (*state, now.minus(*age)))
     }
 
-    /// For each final state of workflows with a rule: those that finished before this moment go. A workflow in error is kept as long as a failed
-    /// task, the others as long as tasks in the state of the same name.
+    /// For each final state of workflows with a rule: those that finished before this moment go. A workflow
+    /// in error is kept as long as a failed task, the others as long as tasks in the state of the same name.
     pub fn workflow_cutoffs(&self, now: Timestamp) -> impl Iterator<Item = (WorkflowState, Timestamp)> {
         self.cutoffs(now).filter_map(|(state, before)| {
             let state = match state {

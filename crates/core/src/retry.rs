@@ -85,7 +85,8 @@ impl RetryPolicy {
         Ok(())
     }
 
-    /// The delay after the `failures`-th failure, where `roll` is any number: the same one gives the same delay.
+    /// The delay after the `failures`-th failure, where `roll` is any number: the same one gives the same
+    /// delay.
     #[must_use]
     pub fn delay(&self, failures: u32, roll: u64) -> Duration {
         let delay = self.grown(failures.max(1)).min(self.cap);

@@ -1,7 +1,8 @@
-//! Schedules: when a task is to be submitted again and again, and what becomes of runs that were missed or overlap.
+//! Schedules: when a task is to be submitted again and again, and what becomes of runs that were missed or
+//! overlap.
 //!
-//! Which moments a cron expression names is found out elsewhere, because time zones are data from outside; what is done about
-//! them is decided here, by [`Schedule::plan`].
+//! Which moments a cron expression names is found out elsewhere, because time zones are data from outside;
+//! what is done about them is decided here, by [`Schedule::plan`].
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -161,8 +162,8 @@ impl NewSchedule {
         self.template.0.check()
     }
 
-    /// The schedule as it is from now on. What was fired, and whether it is paused, stays; a new expression or zone, and
-    /// the end of a pause, begin with the first slot from now on.
+    /// The schedule as it is from now on. What was fired, and whether it is paused, stays; a new expression
+    /// or zone, and the end of a pause, begin with the first slot from now on.
     #[must_use]
     pub fn admit(self, before: Option<&Schedule>, now: Timestamp) -> Schedule {
         let paused = self.paused.unwrap_or_else(|| before.is_some_and(|before| before.paused));
@@ -253,8 +254,8 @@ impl Schedule {
         }
     }
 
-    /// Decides about `come`, the slots that have come, oldest first, or the last [`limits::COUNTED_SLOTS`] of them. `previous` is
-    /// where [`Schedule::last_task`] is; absent if it is gone.
+    /// Decides about `come`, the slots that have come, oldest first, or the last [`limits::COUNTED_SLOTS`] of
+    /// them. `previous` is where [`Schedule::last_task`] is; absent if it is gone.
     #[must_use]
     pub fn plan(&self, come: &[Timestamp], previous: Option<State>, now: Timestamp) -> Plan {
         let running = previous.is_some_and(|state| !state.is_final());
@@ -302,7 +303,8 @@ pub struct Firing {
     pub namespace: Name,
     /// Which schedule.
     pub name: Name,
-    /// Its [`Schedule::next_at`] when this was decided: if that has moved, another was first and nothing is done.
+    /// Its [`Schedule::next_at`] when this was decided: if that has moved, another was first and nothing is
+    /// done.
     pub expected: Timestamp,
     /// Its [`Schedule::next_at`] from now on.
     pub next_at: Timestamp,
@@ -320,7 +322,8 @@ pub struct Firing {
 }
 
 impl Firing {
-    /// Whether the schedule is as it was when this was decided: a pause keeps time from firing it, not people.
+    /// Whether the schedule is as it was when this was decided: a pause keeps time from firing it, not
+    /// people.
     pub fn check(&self, schedule: &Schedule) -> Result<(), Rejected> {
         let by_time = self.next_at != self.expected;
         if schedule.next_at != self.expected || (schedule.paused && by_time) {

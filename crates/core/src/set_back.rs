@@ -1,7 +1,9 @@
-//! A clock that is set back, because it was wrong: what was written in the hour that comes again does not wait for it.
+//! A clock that is set back, because it was wrong: what was written in the hour that comes again does not
+//! wait for it.
 //!
-//! The store notices it by heartbeats, which are written all the time and never go back. What is counted from the present (how
-//! long a worker or a leader may be silent, how long a retry waits) keeps its length. A moment that somebody has chosen stays.
+//! The store notices it by heartbeats, which are written all the time and never go back. What is counted from
+//! the present (how long a worker or a leader may be silent, how long a retry waits) keeps its length. A
+//! moment that somebody has chosen stays.
 
 use std::time::Duration;
 
@@ -30,8 +32,8 @@ impl Leadership {
 }
 
 impl Task {
-    /// When it is due, by a clock that was set back, if that changes anything. A retry or a snooze waits as long as it was to
-    /// wait. A new task was given a moment, and has waited enough if that had come.
+    /// When it is due, by a clock that was set back, if that changes anything. A retry or a snooze waits as
+    /// long as it was to wait. A new task was given a moment, and has waited enough if that had come.
     #[must_use]
     pub fn due_when_set_back(&self, by: Duration, now: Timestamp) -> Option<Timestamp> {
         let due = self.status.due_at.filter(|due| *due > now && self.status.updated_at > now)?;

@@ -139,7 +139,8 @@ impl State {
         }
     }
 
-    /// Whether a task may begin its life here. A step whose result was taken over from another workflow begins at its end.
+    /// Whether a task may begin its life here. A step whose result was taken over from another workflow
+    /// begins at its end.
     #[must_use]
     pub fn may_begin(self) -> bool {
         matches!(self, Waiting | Scheduled | Pending | ResolvedManually)

@@ -91,7 +91,8 @@ pub struct NewTask {
     pub max_attempts: Option<NonZeroU32>,
     /// When failed attempts are tried again.
     pub retry: RetryPolicy,
-    /// What it is part of, for who follows requests through many programs. Handed to its handler, and otherwise not looked at.
+    /// What it is part of, for who follows requests through many programs. Handed to its handler, and
+    /// otherwise not looked at.
     pub traceparent: Option<TraceParent>,
     /// Who submits it, for the history.
     pub actor: Option<String>,
@@ -123,7 +124,8 @@ impl NewTask {
         }
     }
 
-    /// Whether every value is within its limits. Names, payload, lane, entity and trace were checked when they were made.
+    /// Whether every value is within its limits. Names, payload, lane, entity and trace were checked when
+    /// they were made.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(key) = &self.key {
             check_key("idempotency key", key, limits::KEY_BYTES)?;
@@ -226,9 +228,10 @@ impl Task {
         self.spec.max_attempts.is_some_and(|max| used >= max.get())
     }
 
-    /// Whether the worker that has claimed it records the start before it runs the handler: an attempt was used before, or this is the last
-    /// one. If such a claim expires without a recorded start, the handler has not run, and the attempt is given back. So tasks that a
-    /// dying worker had claimed but not started lose one attempt at most, and a first attempt of several needs no extra write.
+    /// Whether the worker that has claimed it records the start before it runs the handler: an attempt was
+    /// used before, or this is the last one. If such a claim expires without a recorded start, the handler
+    /// has not run, and the attempt is given back. So tasks that a dying worker had claimed but not started
+    /// lose one attempt at most, and a first attempt of several needs no extra write.
     #[must_use]
     pub fn must_record_start(&self) -> bool {
         self.status.attempt > 1 || self.is_exhausted()

@@ -1,7 +1,7 @@
 //! Where a task comes from, for who follows one request through many programs: a W3C trace context.
 //!
-//! A task carries it from its submit to its handler, and nothing here acts on it. Of the two headers of the specification this is
-//! `traceparent`; the lists of vendors, `tracestate`, are not carried.
+//! A task carries it from its submit to its handler, and nothing here acts on it. Of the two headers of the
+//! specification this is `traceparent`; the lists of vendors, `tracestate`, are not carried.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +14,11 @@ const LENGTH: usize = 55;
 /// Bit of the flags that says that who made the context may have recorded it.
 const SAMPLED: u8 = 1;
 
-/// A `traceparent`, such as `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`: a trace, a span of it, and flags.
+/// A `traceparent`, such as `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`: a trace, a span of it,
+/// and flags.
 ///
-/// What is written is always version 00. A later version is read as far as 00 goes, as the specification says: both ids, and of the
-/// flags whether it was sampled.
+/// What is written is always version 00. A later version is read as far as 00 goes, as the specification
+/// says: both ids, and of the flags whether it was sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceParent {
     trace: [u8; 16],

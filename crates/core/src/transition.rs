@@ -1,8 +1,8 @@
 //! The one place where the arrows of a task's life are decided.
 //!
-//! [`transition`] is given the rows that a [`Command`] concerns and answers with the rows to write, or with why not.
-//! A store loads, calls, writes, atomically; it decides nothing. An answer with no rows means "nothing to do":
-//! the command had been carried out before.
+//! [`transition`] is given the rows that a [`Command`] concerns and answers with the rows to write, or with
+//! why not. A store loads, calls, writes, atomically; it decides nothing. An answer with no rows means
+//! "nothing to do": the command had been carried out before.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -57,7 +57,8 @@ pub struct Changes {
     pub notes: Option<Notes>,
     /// Tasks that go, with everything that belongs to them.
     pub deleted: Vec<TaskId>,
-    /// Where tasks are that go, with everything that belongs to them, before others come: the items of an earlier life of a step.
+    /// Where tasks are that go, with everything that belongs to them, before others come: the items of an
+    /// earlier life of a step.
     pub cleared: Option<RangeInclusive<TaskId>>,
     /// Tasks that come, each with its payload and the first row of its history.
     pub created: Vec<(Task, Json, Entry)>,
@@ -68,18 +69,19 @@ pub struct Changes {
 pub struct TaskChange {
     /// The task.
     pub id: TaskId,
-    /// Its status from now on. Slots of its lane are then given anew by the store if [`TaskChange::moves_lane`].
+    /// Its status from now on. Slots of its lane are then given anew by the store if
+    /// [`TaskChange::moves_lane`].
     pub after: Status,
     /// The result to keep beside it.
     pub result: Option<Json>,
-    /// Rows to append to its history; none if only what it knows of its parents or items has changed, or the moment that
-    /// it waits for.
+    /// Rows to append to its history; none if only what it knows of its parents or items has changed, or the
+    /// moment that it waits for.
     pub entries: Vec<Entry>,
 }
 
 impl TaskChange {
-    /// Whether the line for slots of the task's lane has changed: a slot became free, the task wants one now, or it
-    /// wanted one and left the line to a task behind it, whose limit may be larger.
+    /// Whether the line for slots of the task's lane has changed: a slot became free, the task wants one now,
+    /// or it wanted one and left the line to a task behind it, whose limit may be larger.
     #[must_use]
     pub fn moves_lane(&self, before: &Task) -> bool {
         let in_line = |state: State| state == State::Pending;
@@ -481,8 +483,9 @@ fn expire(before: &Before<'_>, lease: Lease, now: Timestamp) -> Result<Changes, 
     Ok(draft.done())
 }
 
-/// Whether the last claim, which `token` names, has already ended with this outcome. Once nobody holds the task the row
-/// does not name its last holder; then the lease alone, which only that holder was given, is believed.
+/// Whether the last claim, which `token` names, has already ended with this outcome. Once nobody holds the
+/// task the row does not name its last holder; then the lease alone, which only that holder was given, is
+/// believed.
 fn was_finished_so(task: &Task, token: &Token, outcome: &Outcome) -> bool {
     let status = &task.status;
     let ended_so = matches!(

@@ -1,8 +1,9 @@
-//! How values are written for another Windlass program, and read back: what was checked when it was made is checked again, because
-//! whoever sends it may be anybody.
+//! How values are written for another Windlass program, and read back: what was checked when it was made is
+//! checked again, because whoever sends it may be anybody.
 //!
-//! Rows and requests have their forms by derivation, beside them. Here is what has a form of its own: names, numbers and texts with rules. It is
-//! not how anything is stored, nor what the routes for other languages speak.
+//! Rows and requests have their forms by derivation, beside them. Here is what has a form of its own: names,
+//! numbers and texts with rules. It is not how anything is stored, nor what the routes for other languages
+//! speak.
 
 use std::sync::Arc;
 
@@ -70,8 +71,8 @@ impl Serialize for Json {
     }
 }
 
-/// Any JSON. How large and deep it may be is for those to check who accept it: what a step has gathered from its items may be larger than what
-/// anybody may send.
+/// Any JSON. How large and deep it may be is for those to check who accept it: what a step has gathered from
+/// its items may be larger than what anybody may send.
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

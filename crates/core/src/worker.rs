@@ -33,8 +33,8 @@ pub struct NewWorker {
     pub kinds: Vec<Name>,
     /// How long it may be silent, to the microsecond.
     pub dead_after: Duration,
-    /// The digest of its secret, if it works over HTTP. A server sets it from what the caller sent. Default: none, for a worker that
-    /// opens the store directly.
+    /// The digest of its secret, if it works over HTTP. A server sets it from what the caller sent. Default:
+    /// none, for a worker that opens the store directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretDigest>,
 }
@@ -56,8 +56,9 @@ impl NewWorker {
         }
     }
 
-    /// Whether it may replace `existing`, a worker of the same id. A worker with a secret may only if the secret is the same; so a
-    /// lost answer can be asked for again, and nobody else's worker can be taken over. One without a secret may: it has the store itself.
+    /// Whether it may replace `existing`, a worker of the same id. A worker with a secret may only if the
+    /// secret is the same; so a lost answer can be asked for again, and nobody else's worker can be taken
+    /// over. One without a secret may: it has the store itself.
     pub fn check_replaces(&self, existing: &Worker) -> Result<(), Rejected> {
         if self.secret.is_none() || self.secret == existing.secret {
             return Ok(());
@@ -170,8 +171,8 @@ impl Leadership {
     }
 }
 
-/// The lease row after `candidate` asked for it, or `None` if another leads. The holder of a live lease extends
-/// its term, and never shortens it; an expired one, even one's own, is followed by a new term.
+/// The lease row after `candidate` asked for it, or `None` if another leads. The holder of a live lease
+/// extends its term, and never shortens it; an expired one, even one's own, is followed by a new term.
 #[must_use]
 pub fn campaign(
     current: Option<&Leadership>,
@@ -188,8 +189,8 @@ pub fn campaign(
     Some(Leadership { holder: candidate.clone(), term, until })
 }
 
-/// The lease row after `candidate` gave its term up, or `None` if it is not its to give. The end is put where no clock
-/// that goes back can bring the term to life again.
+/// The lease row after `candidate` gave its term up, or `None` if it is not its to give. The end is put where
+/// no clock that goes back can bring the term to life again.
 #[must_use]
 pub fn resign(current: Option<&Leadership>, candidate: &WorkerId, term: Term) -> Option<Leadership> {
     let lead = current.filter(|lead| lead.holder == *candidate && lead.term == term)?;

@@ -1,8 +1,8 @@
 //! The secret of a worker that works over HTTP.
 //!
-//! A worker's id is no secret: it is in every list of workers, beside the leases that it holds. The secret is what proves that a caller is
-//! that worker. The worker keeps it, and the store keeps its digest beside the worker's row. A worker that opens the store directly
-//! has none.
+//! A worker's id is no secret: it is in every list of workers, beside the leases that it holds. The secret is
+//! what proves that a caller is that worker. The worker keeps it, and the store keeps its digest beside the
+//! worker's row. A worker that opens the store directly has none.
 //!
 //! What it does *not* do: it makes no random numbers, and checks no caller; the server does.
 
@@ -36,7 +36,8 @@ impl WorkerSecret {
         Self(text.into())
     }
 
-    /// Whether it has the form of a secret. A worker that chooses its own cannot choose one that is easily guessed by mistake.
+    /// Whether it has the form of a secret. A worker that chooses its own cannot choose one that is easily
+    /// guessed by mistake.
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

@@ -1,4 +1,5 @@
-//! Every reason that `explain` can give, with what stands in the way and when something will change by itself.
+//! Every reason that `explain` can give, with what stands in the way and when something will change by
+//! itself.
 //!
 //! Each task is brought to its state by commands, not written by hand, except the one that waits for parents.
 
@@ -144,7 +145,8 @@ fn a_claimable_task_is_in_the_queue() {
     assert_eq!(answer(&facts, &["3"]), (Why::InQueue, None, vec![]));
 }
 
-/// What comes next for a held task is the end of its holder's heartbeat or of its own time, whichever is earlier.
+/// What comes next for a held task is the end of its holder's heartbeat or of its own time, whichever is
+/// earlier.
 #[test]
 fn a_held_task_names_its_worker() {
     let alive = |task, until| Facts { alive_until: Some(at(until)), ..facts(task, at(5)) };
@@ -159,8 +161,8 @@ fn a_held_task_names_its_worker() {
     assert_eq!(answer(&alive(running(&unlimited), 30), &[]), (Why::Running, Some(at(30)), holder()));
 }
 
-/// Silence is over at the very moment the heartbeat ends, as it is for `Expire`, and the same for a worker that
-/// is gone. The sentence says what will become of the task.
+/// Silence is over at the very moment the heartbeat ends, as it is for `Expire`, and the same for a worker
+/// that is gone. The sentence says what will become of the task.
 #[test]
 fn a_silent_holder_is_named_until_its_lease_expires() {
     for (max, fate) in [(1, "dead letters"), (2, "others")] {

@@ -1,4 +1,5 @@
-//! The truth table of joins: every rule, every state of one to three parents, paused or not, however the news arrives.
+//! The truth table of joins: every rule, every state of one to three parents, paused or not, however the news
+//! arrives.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -240,7 +241,8 @@ fn joins_hold_for_all_states_of_up_to_three_parents() {
     assert_eq!(cells, 2 * 4 * 12 + 2 * 5 * 144 + 6 * 1728);
 }
 
-/// A step that was started stays started, and one that was skipped stays skipped, whatever becomes of its parents then.
+/// A step that was started stays started, and one that was skipped stays skipped, whatever becomes of its
+/// parents then.
 #[test]
 fn what_was_decided_stays_decided() {
     let mut any = scene(2, "any", false);

@@ -1,9 +1,10 @@
 //! A second opinion: the design's prose about a task's life, written down again in the most naive way.
 //!
-//! Here a task is nothing but the list of things that happened to it. There is no row: whoever wants to know the
-//! state, the attempts, the lease, the holder, the due time or the slot reads the whole list again. Random commands
-//! with good, stale and foreign tokens, under a clock that also jumps back, are put to this list and to
-//! [`transition`], and after each one both must have given the same answer and stand at the same place.
+//! Here a task is nothing but the list of things that happened to it. There is no row: whoever wants to know
+//! the state, the attempts, the lease, the holder, the due time or the slot reads the whole list again.
+//! Random commands with good, stale and foreign tokens, under a clock that also jumps back, are put to this
+//! list and to [`transition`], and after each one both must have given the same answer and stand at the same
+//! place.
 //!
 //! `WINDLASS_SEED=n cargo test -p windlass-core --test naive` repeats a run; a failure prints its seed.
 
@@ -85,8 +86,8 @@ impl Story {
         Self { events, ..self.clone() }
     }
 
-    /// The story up to and with its last event of substance: getting a slot changes nothing but the slot, being put off nothing but
-    /// the moment that is waited for.
+    /// The story up to and with its last event of substance: getting a slot changes nothing but the slot,
+    /// being put off nothing but the moment that is waited for.
     fn of_substance(&self) -> Self {
         let is_slight = |what: &What| matches!(what, What::GotSlot | What::PutOff { .. });
         let events = self.events.iter().filter(|event| !is_slight(&event.what));
@@ -97,7 +98,8 @@ impl Story {
         self.of_substance().events.last().unwrap().clone()
     }
 
-    /// Counted at the claim; given back by a release, a snooze, or a loss before the start; all of them by starting over.
+    /// Counted at the claim; given back by a release, a snooze, or a loss before the start; all of them by
+    /// starting over.
     fn attempts(&self) -> u32 {
         let mut attempts = 0;
         for event in &self.events {
@@ -432,9 +434,9 @@ struct Step {
     now: Timestamp,
 }
 
-/// The one liberty that is left to core. Once nobody holds a task its row does not name its last holder, so core
-/// believes the lease alone and may take a late finish for a repeat: accepted, and nothing changes. The list
-/// remembers who it was and how it ended, and refuses.
+/// The one liberty that is left to core. Once nobody holds a task its row does not name its last holder, so
+/// core believes the lease alone and may take a late finish for a repeat: accepted, and nothing changes. The
+/// list remembers who it was and how it ended, and refuses.
 fn may_be_taken_for_a_repeat(task: &Task, command: &Command) -> bool {
     let status = &task.status;
     let Command::Finish { token, outcome, .. } = command else { return false };

@@ -1,9 +1,9 @@
 //! Every short life of a task, and every state against every command.
 //!
-//! The walk starts from a freshly submitted task and applies all commands, with good and bad tokens and with the
-//! clock behind and ahead, breadth first, down to a depth; every row and every step on the way must keep
-//! the invariants I3 to I6, I9, I13 and I19 of docs/requirements.md. The tables say, for each state and each command,
-//! what must follow: a new state, nothing, or a refusal by its code.
+//! The walk starts from a freshly submitted task and applies all commands, with good and bad tokens and with
+//! the clock behind and ahead, breadth first, down to a depth; every row and every step on the way must keep
+//! the invariants I3 to I6, I9, I13 and I19 of docs/requirements.md. The tables say, for each state and each
+//! command, what must follow: a new state, nothing, or a refusal by its code.
 //!
 //! Neither looks inside [`transition`]: the naive evaluator in `naive.rs` is the other oracle.
 
@@ -25,7 +25,8 @@ use windlass_core::{
 /// Longer than every delay that occurs here, so that one such step of the clock makes anything due.
 const LONG: Duration = Duration::from_secs(100);
 
-/// A task together with the whole history that led to it, and the workflow that it is a step of, if it is one.
+/// A task together with the whole history that led to it, and the workflow that it is a step of, if it is
+/// one.
 #[derive(Clone, Debug)]
 struct Life {
     task: Task,
@@ -60,7 +61,8 @@ impl Life {
         Self { task, history: vec![entry], workflow: None }
     }
 
-    /// The first step of a workflow of two that is `state` and perhaps paused, claimable if `number` is 0 and waiting if it is 1.
+    /// The first step of a workflow of two that is `state` and perhaps paused, claimable if `number` is 0 and
+    /// waiting if it is 1.
     fn step(max: u32, number: usize, paused: bool, state: WorkflowState) -> Self {
         let text = format!(
             r#"{{"name": "walk", "defaults": {{"retry": {{"max_attempts": {max}}}}},
@@ -77,7 +79,8 @@ impl Life {
         Self { task, history: vec![entry], workflow: Some(workflow) }
     }
 
-    /// A task that waits for parents but knows of no workflow. No command leads here, so the row is written by hand.
+    /// A task that waits for parents but knows of no workflow. No command leads here, so the row is written
+    /// by hand.
     fn waiting(max: Option<u32>) -> Self {
         let mut life = Self::submitted(max, |_| ());
         life.task.status.state = State::Waiting;
@@ -226,8 +229,8 @@ fn wishes(task: TaskId) -> Vec<Command> {
     ]
 }
 
-/// Every move from here: with the clock an hour back, where no time passes and nothing is due, and ahead of all
-/// that can be due.
+/// Every move from here: with the clock an hour back, where no time passes and nothing is due, and ahead of
+/// all that can be due.
 fn moves(life: &Life) -> Vec<Move> {
     let (id, last) = (life.task.id, life.task.status.updated_at);
     let plain: Vec<_> = claims_of_workers(life).into_iter().chain(wishes(id)).map(Rc::new).collect();
@@ -360,15 +363,16 @@ fn is_entitled(before: &Life, step: &Move) -> bool {
     }
 }
 
-/// Whether an operator may change a step: not in a workflow that is over, but for one in error, which is opened again.
+/// Whether an operator may change a step: not in a workflow that is over, but for one in error, which is
+/// opened again.
 fn is_open(life: &Life) -> bool {
     let over = [WorkflowState::Complete, WorkflowState::Cancelled, WorkflowState::ResolvedManually];
     life.workflow.as_ref().is_none_or(|workflow| !over.contains(&workflow.state))
 }
 
-/// Only a store gives slots. A final task gives its slot back, and one that is timed or has failed too unless its lane is strict.
-/// `moves_lane` announces a slot that became free, and a task that joins or leaves the line for one: behind the one
-/// that leaves may stand another whose own limit is larger.
+/// Only a store gives slots. A final task gives its slot back, and one that is timed or has failed too unless
+/// its lane is strict. `moves_lane` announces a slot that became free, and a task that joins or leaves the
+/// line for one: behind the one that leaves may stand another whose own limit is larger.
 fn check_slot(before: &Life, step: &Move, change: &TaskChange, context: &dyn Fn() -> String) {
     let (had, has, state) = (before.task.status.slot, change.after.slot, change.after.state);
     let lane = before.task.spec.lane.as_ref();
@@ -482,7 +486,8 @@ fn take(life: &Life, step: &Move, seen: &mut Seen) -> Option<Life> {
     Some(after)
 }
 
-/// A step that has items waits for all of them; they begin claimable unless the workflow is paused, in the order of the list.
+/// A step that has items waits for all of them; they begin claimable unless the workflow is paused, in the
+/// order of the list.
 fn check_items(life: &Life, change: &TaskChange, changes: &Changes) {
     let of = match change.after.waits {
         Waits::Items { settled, of } => {
@@ -503,8 +508,8 @@ fn check_items(life: &Life, change: &TaskChange, changes: &Changes) {
     }
 }
 
-/// Where lives begin: claimable and delayed, with and without a lane, with one, two and unlimited attempts, and
-/// the two states that only workflows lead to.
+/// Where lives begin: claimable and delayed, with and without a lane, with one, two and unlimited attempts,
+/// and the two states that only workflows lead to.
 fn beginnings() -> Vec<Life> {
     let later = |new: &mut NewTask| new.start = Start::After(Duration::from_secs(10));
     let lane = || Lane::new("door", 1).unwrap();
@@ -530,8 +535,8 @@ fn beginnings() -> Vec<Life> {
     ]
 }
 
-/// Every arrow of the table, except those that only the rest of a workflow makes a step take: it is ready, paused, or
-/// has its items or its workflow behind it.
+/// Every arrow of the table, except those that only the rest of a workflow makes a step take: it is ready,
+/// paused, or has its items or its workflow behind it.
 fn arrows_by_commands() -> BTreeSet<(State, State)> {
     let all = State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to)));
     let legal = all.filter(|(from, to)| from.may_become(*to));
@@ -565,11 +570,11 @@ fn every_short_life_keeps_the_promises_and_takes_every_arrow() {
 }
 
 /// What each command does to a task that is not final, with attempts left. A word is the state it moves to,
-/// `-` is accepted with nothing to do, and `!` stands before the code of a refusal. Workers' commands name the
-/// last claim (or, where there was none, the first to come), worker `a` being its holder.
+/// `-` is accepted with nothing to do, and `!` stands before the code of a refusal. Workers' commands name
+/// the last claim (or, where there was none, the first to come), worker `a` being its holder.
 ///
-/// A permanent failure is not a repeat of the retryable one that was recorded: its sender must not believe that
-/// no attempt follows.
+/// A permanent failure is not a repeat of the retryable one that was recorded: its sender must not believe
+/// that no attempt follows.
 const OPEN: &str = "
                   waiting            scheduled          pending            claimed            running            waiting_for_retry
 claim             !waiting           !not_due           claimed            -                  -                  !not_due
@@ -642,7 +647,8 @@ expire_dead       pending                dead_letter            !task_failed    
 expire_missing    pending                dead_letter            !task_failed           !task_settled
 ";
 
-/// A task in `state` that reached it by the shortest way, through the hands of worker `a` where there were any.
+/// A task in `state` that reached it by the shortest way, through the hands of worker `a` where there were
+/// any.
 fn example(state: State, max: Option<u32>) -> Life {
     let pending = || Life::submitted(max, |_| ());
     let claimed = || pending().claim("a");
@@ -748,7 +754,8 @@ fn every_command_in_every_state_answers_as_the_design_says() {
     check_table(OPEN, None);
 }
 
-/// What is different for a step, by what is known of its workflow: it goes on, is paused, is in error, is over.
+/// What is different for a step, by what is known of its workflow: it goes on, is paused, is in error, is
+/// over.
 const STEP: &str = "
                 open               paused             error              over
 claimed
@@ -836,8 +843,8 @@ fn the_last_attempt_ends_in_dead_letters_and_is_not_retried_without_force() {
     check_table(LAST_ATTEMPT, Some(1));
 }
 
-/// I13: however often the workers of others die, a task that never starts loses one attempt and is never a dead letter; one that is
-/// started each time is one after its attempts.
+/// I13: however often the workers of others die, a task that never starts loses one attempt and is never a
+/// dead letter; one that is started each time is one after its attempts.
 #[test]
 fn a_loss_before_the_start_costs_one_attempt_at_most() {
     for max in [Some(1), Some(2), Some(3), None] {
@@ -901,8 +908,8 @@ fn a_claim_obeys_its_own_token_and_no_other() {
     }
 }
 
-/// What was given back or taken away is lost to its last holder, also to one who gives it back again or too late:
-/// an Ok would say that the attempt was returned. To others it was never claimed.
+/// What was given back or taken away is lost to its last holder, also to one who gives it back again or too
+/// late: an Ok would say that the attempt was returned. To others it was never claimed.
 #[test]
 fn a_claim_that_was_given_back_or_taken_away_is_lost() {
     for end in ["release", "expire_dead", "retry"] {

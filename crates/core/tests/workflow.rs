@@ -1,12 +1,15 @@
-//! A second opinion on workflows: what must follow from a change is worked out again from nothing, the naive way.
+//! A second opinion on workflows: what must follow from a change is worked out again from nothing, the naive
+//! way.
 //!
-//! The evaluator knows who needs whom, and for each task one word. After every operation it looks at all of them until
-//! nothing changes any more: there are no counters, no shifts, no rows that were read or not. Random workflows live random lives
-//! on both sides, and after each turn every task, the tallies of those that wait, the counts, the state and the history of the
-//! workflow, and what its parent is told must be the same. A look at all rows must then find nothing to put right (I12), and
-//! put right whatever was damaged on purpose.
+//! The evaluator knows who needs whom, and for each task one word. After every operation it looks at all of
+//! them until nothing changes any more: there are no counters, no shifts, no rows that were read or not.
+//! Random workflows live random lives on both sides, and after each turn every task, the tallies of those
+//! that wait, the counts, the state and the history of the workflow, and what its parent is told must be the
+//! same. A look at all rows must then find nothing to put right (I12), and put right whatever was damaged on
+//! purpose.
 //!
-//! `WINDLASS_SEED=n cargo test -p windlass-core --test workflow` repeats one workflow; a failure prints its seed.
+//! `WINDLASS_SEED=n cargo test -p windlass-core --test workflow` repeats one workflow; a failure prints its
+//! seed.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
@@ -630,7 +633,8 @@ impl Pair {
         format!("{steering:?}; ")
     }
 
-    /// What others are told: the parent of a workflow that ends, and the workflows of steps that wait for them no more.
+    /// What others are told: the parent of a workflow that ends, and the workflows of steps that wait for
+    /// them no more.
     fn compare_ends(&self, before: &Naive, cascaded: &Cascaded) {
         let ends = |state: WorkflowState| {
             ["complete", "error", "cancelled", "resolved_manually"].contains(&state.word())

@@ -1,4 +1,5 @@
-//! Something around all handlers: here it counts how they end, and hides an error from those who may not see it.
+//! Something around all handlers: here it counts how they end, and hides an error from those who may not see
+//! it.
 //!
 //! Prints:
 //! ```text

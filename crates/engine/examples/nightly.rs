@@ -1,4 +1,5 @@
-//! Schedules, on the test kit's clock: a night in spring, a worker that was away for three days, a run by hand.
+//! Schedules, on the test kit's clock: a night in spring, a worker that was away for three days, a run by
+//! hand.
 //!
 //! Prints:
 //! ```text

@@ -1,4 +1,5 @@
-//! A registry of kinds with what their payloads need, held at submit and at run: the planners and workers of an agent.
+//! A registry of kinds with what their payloads need, held at submit and at run: the planners and workers of
+//! an agent.
 //!
 //! Prints:
 //! ```text

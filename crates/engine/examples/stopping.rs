@@ -1,4 +1,5 @@
-//! Stopping a worker, and stopping a task: what ends by itself in time is done, the rest goes back and costs no attempt.
+//! Stopping a worker, and stopping a task: what ends by itself in time is done, the rest goes back and costs
+//! no attempt.
 //!
 //! Prints:
 //! ```text

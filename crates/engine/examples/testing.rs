@@ -1,4 +1,5 @@
-//! Testing handlers: everything in memory, on a clock in the test's hand; nothing runs unless the test says so.
+//! Testing handlers: everything in memory, on a clock in the test's hand; nothing runs unless the test says
+//! so.
 //!
 //! Prints:
 //! ```text

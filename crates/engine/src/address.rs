@@ -8,12 +8,14 @@ use windlass_store::{Error, MemoryStore, Store};
 /// Opens the store at `address`:
 ///
 /// - `memory:` lives and dies with the process;
-/// - `sqlite:PATH` is a file, made if it is not there. `sqlite:PATH?durability=normal` gives up the fsync of every commit:
-///   the last acknowledged writes before a power cut may then be lost;
-/// - `postgres://USER:PASSWORD@HOST/DATABASE` is a PostgreSQL database that many machines may share. After a `?` may stand
-///   `schema` (`windlass` by default), `connections`, `sslmode`, `sslrootcert` and what libpq knows;
-/// - `http://HOST:PORT` and `https://HOST:PORT` are a Windlass server (`windlass serve`). Its token, if it needs one, is read from the
-///   environment, `WINDLASS_TOKEN`, and so is the file of a private authority for its certificate, `WINDLASS_CA_FILE`.
+/// - `sqlite:PATH` is a file, made if it is not there. `sqlite:PATH?durability=normal` gives up the fsync of
+///   every commit: the last acknowledged writes before a power cut may then be lost;
+/// - `postgres://USER:PASSWORD@HOST/DATABASE` is a PostgreSQL database that many machines may share. After a
+///   `?` may stand `schema` (`windlass` by default), `connections`, `sslmode`, `sslrootcert` and what libpq
+///   knows;
+/// - `http://HOST:PORT` and `https://HOST:PORT` are a Windlass server (`windlass serve`). Its token, if it
+///   needs one, is read from the environment, `WINDLASS_TOKEN`, and so is the file of a private authority for
+///   its certificate, `WINDLASS_CA_FILE`.
 pub async fn open(address: &str) -> Result<Arc<dyn Store>, Error> {
     match address.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::default())),

@@ -21,7 +21,8 @@ use crate::steps::Flows;
 use crate::submit::Submit;
 use crate::{observe, trace};
 
-/// A second look at a task that is waited for comes no sooner than this after the first: a busy store rings all the time.
+/// A second look at a task that is waited for comes no sooner than this after the first: a busy store rings
+/// all the time.
 const SECOND_LOOK: Duration = Duration::from_millis(20);
 
 /// A wait looks again after this long even if nothing was heard.
@@ -58,7 +59,8 @@ impl Client {
         &self.store
     }
 
-    /// A task for a handler of `input`. Set what differs from the defaults, then `.await` it; it is durable when that returns.
+    /// A task for a handler of `input`. Set what differs from the defaults, then `.await` it; it is durable
+    /// when that returns.
     ///
     /// ```
     /// # use windlass::{Input, Windlass};
@@ -111,17 +113,20 @@ impl Client {
         }
     }
 
-    /// Finds out what became of a submit whose answer was lost, by reading: a batch is there as a whole or not at all.
+    /// Finds out what became of a submit whose answer was lost, by reading: a batch is there as a whole or
+    /// not at all.
     async fn resolve_submit(&self, tasks: Vec<NewTask>, why: String) -> Result<Vec<Submitted>> {
         // Whatever keeps it from looking: "nothing was changed" is not known.
         let Ok((submitted, any)) = self.look_for(&tasks).await else { return Err(Error::Unknown(why)) };
         if any || tasks.is_empty() {
             return if submitted.len() == tasks.len() { Ok(submitted) } else { Err(Error::Unknown(why)) };
         }
-        // Nothing of it is there, so it is repeated. The first may still come through, and then this one is refused.
+        // Nothing of it is there, so it is repeated. The first may still come through, and then this one is
+        // refused.
         let again = match self.store.submit(tasks.clone()).await {
             Ok(mut submitted) => {
-                // If the first came through in between, its key was found, and the task is this caller's all the same.
+                // If the first came through in between, its key was found, and the task is this caller's all
+                // the same.
                 let ours = |(one, task): (&mut Submitted, &NewTask)| one.created |= one.id == task.id;
                 submitted.iter_mut().zip(&tasks).for_each(ours);
                 return Ok(submitted);
@@ -166,7 +171,8 @@ impl Client {
         self.store.find(self.namespace.clone(), Name::kind(kind)?, key.into()).await
     }
 
-    /// A page of tasks, newest first unless the page says otherwise. All namespaces, unless the filter says otherwise.
+    /// A page of tasks, newest first unless the page says otherwise. All namespaces, unless the filter says
+    /// otherwise.
     pub async fn list(&self, filter: Filter, page: Page) -> Result<Listing> {
         self.store.tasks(filter, page).await
     }
@@ -189,13 +195,14 @@ impl Client {
         self.apply(Command::Cancel { task: id, by }).await
     }
 
-    /// Lets a task run now: a failed, dead or cancelled one again, a waiting one without its delay. With `force` it starts over with all
-    /// its attempts.
+    /// Lets a task run now: a failed, dead or cancelled one again, a waiting one without its delay. With
+    /// `force` it starts over with all its attempts.
     pub async fn retry(&self, id: TaskId, force: bool, by: By) -> Result<Receipt> {
         self.apply(Command::Retry { task: id, force, by }).await
     }
 
-    /// Lets a task that waits for a retry wait until so long from now, at most 30 days, instead of as long as it would.
+    /// Lets a task that waits for a retry wait until so long from now, at most 30 days, instead of as long as
+    /// it would.
     pub async fn postpone(&self, id: TaskId, delay: Duration) -> Result<Receipt> {
         self.apply(Command::Postpone { task: id, delay }).await
     }

@@ -20,8 +20,8 @@ use crate::steps::Flow;
 use crate::stop::{Stop, StopReason};
 use crate::worker::fence::Hold;
 
-/// The attempt that a handler runs: which task it is, how long it has, whether to stop, and a way to tell how far it is. Cheap
-/// to clone.
+/// The attempt that a handler runs: which task it is, how long it has, whether to stop, and a way to tell how
+/// far it is. Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Attempt>);
 
@@ -63,8 +63,8 @@ impl Attempt {
         let _ = self.place.set((flow, payload, Instant::now()));
     }
 
-    /// Since when the handler's time runs. That of a step's handler begins when its expressions are evaluated: how long that takes is no matter of
-    /// the handler's.
+    /// Since when the handler's time runs. That of a step's handler begins when its expressions are
+    /// evaluated: how long that takes is no matter of the handler's.
     pub(crate) fn begun(&self) -> Instant {
         self.place.get().map_or(self.started, |(_, _, since)| *since)
     }
@@ -109,9 +109,10 @@ impl Context {
         self.0.task.status.attempt
     }
 
-    /// Whether the lease is surely still this attempt's: it was not told to stop, and the worker's last heartbeat was confirmed recently
-    /// enough. If not, the attempt is told to stop. Handlers are started only if this is so; ask again before something that must not be
-    /// done twice. A process may be stopped right after the question: what must never happen twice needs [`Context::lease`] as well.
+    /// Whether the lease is surely still this attempt's: it was not told to stop, and the worker's last
+    /// heartbeat was confirmed recently enough. If not, the attempt is told to stop. Handlers are started
+    /// only if this is so; ask again before something that must not be done twice. A process may be stopped
+    /// right after the question: what must never happen twice needs [`Context::lease`] as well.
     #[must_use]
     pub fn holds_lease(&self) -> bool {
         if self.0.hold.as_ref().is_some_and(|hold| !hold.is_sure()) {
@@ -120,8 +121,9 @@ impl Context {
         self.0.stop.reason().is_none()
     }
 
-    /// The number of this claim: the fencing token. It goes up with every claim of the task and is never used again. Something outside
-    /// that keeps the highest number it has seen of a task, and refuses lower ones, is safe from a worker that comes too late.
+    /// The number of this claim: the fencing token. It goes up with every claim of the task and is never used
+    /// again. Something outside that keeps the highest number it has seen of a task, and refuses lower ones,
+    /// is safe from a worker that comes too late.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.0.task.status.lease
@@ -139,8 +141,9 @@ impl Context {
         self.0.place.get().map_or(&self.0.payload, |(_, payload, _)| payload)
     }
 
-    /// What whatever the handler does elsewhere is to be part of: the attempt's own span, if the program has a [tracer](crate::trace) that records
-    /// it, or what the task was submitted with. To be sent along as the header `traceparent`.
+    /// What whatever the handler does elsewhere is to be part of: the attempt's own span, if the program has
+    /// a [tracer](crate::trace) that records it, or what the task was submitted with. To be sent along as the
+    /// header `traceparent`.
     #[must_use]
     pub fn traceparent(&self) -> Option<TraceParent> {
         self.0.trace.get().copied().or(self.0.task.spec.traceparent)
@@ -152,7 +155,8 @@ impl Context {
         self.0.task.spec.workflow
     }
 
-    /// Whether it is a step of a workflow that was started with a definition of its own, instead of one that the store has.
+    /// Whether it is a step of a workflow that was started with a definition of its own, instead of one that
+    /// the store has.
     #[must_use]
     pub fn is_ad_hoc(&self) -> bool {
         self.0.place.get().is_some_and(|(flow, ..)| Workflow::is_own_version(&flow.version))
@@ -170,7 +174,8 @@ impl Context {
         Some(self.0.place.get()?.0.blueprint.definition())
     }
 
-    /// All steps that come before this one, nearest first, with what they have returned; none if the task is not a step.
+    /// All steps that come before this one, nearest first, with what they have returned; none if the task is
+    /// not a step.
     pub async fn ancestors(&self) -> Result<Vec<Ancestor>, TaskError> {
         let Some((flow, ..)) = self.0.place.get() else { return Ok(Vec::new()) };
         let before = flow.blueprint.graph().ancestors(Place::of(self.0.task.id).step);
@@ -215,8 +220,8 @@ impl Context {
         Some(self.0.store_time(self.0.begun()).plus(self.0.task.spec.timeout?))
     }
 
-    /// Comes when the handler is to stop: it was cancelled, ran out of time, lost its lease, or the worker shuts down. A handler that does
-    /// not end soon after is dropped at its next `.await`.
+    /// Comes when the handler is to stop: it was cancelled, ran out of time, lost its lease, or the worker
+    /// shuts down. A handler that does not end soon after is dropped at its next `.await`.
     pub async fn stopped(&self) -> StopReason {
         self.0.stop.stopped().await
     }
@@ -247,7 +252,8 @@ impl Context {
         self.0.notebook.write(|page| page.add(line));
     }
 
-    /// Leaves something for the next attempt, if there has to be one: where to go on. Only the last one counts.
+    /// Leaves something for the next attempt, if there has to be one: where to go on. Only the last one
+    /// counts.
     pub fn checkpoint(&self, details: &impl Serialize) -> Result<(), TaskError> {
         let text = serde_json::to_string(details)?;
         let details = Json::new("checkpoint", &text)?;

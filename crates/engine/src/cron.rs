@@ -1,8 +1,9 @@
 //! Cron expressions: which moments they name, also on the days when clocks change.
 //!
-//! `croner` knows the fields and finds the readings of a clock that match them. What a reading means in time is
-//! decided here, because a clock that is set forward skips readings and one that is set back shows them twice;
-//! `docs/schedules.md` has the rules. This module knows neither the present nor what to do about a missed slot.
+//! `croner` knows the fields and finds the readings of a clock that match them. What a reading means in time
+//! is decided here, because a clock that is set forward skips readings and one that is set back shows them
+//! twice; `docs/schedules.md` has the rules. This module knows neither the present nor what to do about a
+//! missed slot.
 
 use std::fmt;
 
@@ -18,10 +19,11 @@ const END: i64 = 64_060_588_800;
 /// Seconds. No clock was ever changed by more.
 const DAY: i64 = 86_400;
 
-/// A cron expression in a time zone: the moments ("slots") at which something is due. Slots are whole seconds.
+/// A cron expression in a time zone: the moments ("slots") at which something is due. Slots are whole
+/// seconds.
 ///
-/// A time that a clock skips is made up for once, right after; a time that it shows twice is taken once; and what
-/// runs every so many minutes goes on doing so.
+/// A time that a clock skips is made up for once, right after; a time that it shows twice is taken once; and
+/// what runs every so many minutes goes on doing so.
 ///
 /// ```
 /// use windlass::{Cron, Timestamp};
@@ -59,13 +61,15 @@ struct Stretch {
     end: i64,
     /// Of the clock, from UTC.
     offset: Offset,
-    /// The first reading that belongs to it. Not always what the clock shows at its start: see `Cron::stretch`.
+    /// The first reading that belongs to it. Not always what the clock shows at its start: see
+    /// `Cron::stretch`.
     first: DateTime,
 }
 
 impl Cron {
-    /// Reads an expression of five fields (minute, hour, day of month, month, day of week), of six with the second
-    /// first, or a nickname such as `@hourly`. The zone is an IANA name such as `Europe/Berlin`, or `UTC`.
+    /// Reads an expression of five fields (minute, hour, day of month, month, day of week), of six with the
+    /// second first, or a nickname such as `@hourly`. The zone is an IANA name such as `Europe/Berlin`, or
+    /// `UTC`.
     ///
     /// An expression that can never fire, such as one for 30 February, is refused.
     pub fn parse(expression: &str, zone: &str) -> Result<Self, Invalid> {
@@ -102,7 +106,8 @@ impl Cron {
         Ok(Self { expression, zone, time_zone, readings, makes_up: !every_hour, repeats })
     }
 
-    /// The first slot strictly after `moment`; none if there never is one, which is so only from the year 4000 on.
+    /// The first slot strictly after `moment`; none if there never is one, which is so only from the year
+    /// 4000 on.
     #[must_use]
     pub fn next_after(&self, moment: Timestamp) -> Option<Timestamp> {
         let mut from = whole_seconds(moment) + 1;
@@ -117,15 +122,15 @@ impl Cron {
             if slot < stretch.end {
                 return (slot < END).then(|| timestamp(slot));
             }
-            // Nothing before `found` matches, unless the clock is about to show again what it has shown. So a rare slot
-            // is reached without a look at every change of the clock on the way.
+            // Nothing before `found` matches, unless the clock is about to show again what it has shown. So a
+            // rare slot is reached without a look at every change of the clock on the way.
             from = stretch.end.max(if stretch.end - from > DAY { slot - 2 * DAY } else { 0 });
         }
         None
     }
 
-    /// The slots after `after` and not after `until`, oldest first, but only the last `most` of them. The work grows
-    /// with the number of slots returned and not with the time between.
+    /// The slots after `after` and not after `until`, oldest first, but only the last `most` of them. The
+    /// work grows with the number of slots returned and not with the time between.
     #[must_use]
     pub fn last_slots(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let (after, mut until) = (whole_seconds(after), whole_seconds(until).min(END - 1));
@@ -169,8 +174,9 @@ impl Cron {
         None
     }
 
-    /// The stretch that `moment` is in. One that goes on where the clock stood before it was changed has readings
-    /// that the clock skipped, which count as its start; or lacks those that the clock has shown before.
+    /// The stretch that `moment` is in. One that goes on where the clock stood before it was changed has
+    /// readings that the clock skipped, which count as its start; or lacks those that the clock has shown
+    /// before.
     fn stretch(&self, moment: i64) -> Option<Stretch> {
         let at = jiff::Timestamp::from_second(moment).ok()?;
         let offset = self.time_zone.to_offset(at);
@@ -212,8 +218,9 @@ const FIELDS: [(&str, &str); 6] = [
 const MONTHS: &str = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC";
 const WEEKDAYS: &str = "SUN MON TUE WED THU FRI SAT";
 
-/// Whether a field is made of the right words; that numbers are in range is left to croner. Croner alone takes `,`
-/// for a field that never matches, `MON` for the minute 1, `JANFEB` for December, and drops the L of `L,LW`.
+/// Whether a field is made of the right words; that numbers are in range is left to croner. Croner alone
+/// takes `,` for a field that never matches, `MON` for the minute 1, `JANFEB` for December, and drops the L
+/// of `L,LW`.
 fn is_understood(name: &str, field: &str) -> bool {
     let names = match name {
         "month" => MONTHS,
@@ -246,8 +253,8 @@ fn read(fields: &[&str]) -> Option<croner::Cron> {
     parser.parse(&fields.join(" ").replace("7L", "0L")).ok()
 }
 
-/// Whether any date matches. There are only 14 calendars (a first weekday, leap or not), and these 28 years have
-/// them all; croner would look as far as the year 5000.
+/// Whether any date matches. There are only 14 calendars (a first weekday, leap or not), and these 28 years
+/// have them all; croner would look as far as the year 5000.
 fn has_a_day(pattern: &CronPattern) -> bool {
     let days = std::iter::successors(Some(date(2000, 1, 1)), |day: &Date| day.tomorrow().ok());
     days.take_while(|day| day.year() < 2028).any(|day| {

@@ -1,11 +1,12 @@
 //! Pictures of graphs: Mermaid, DOT and SVG.
 //!
-//! A [`Drawing`] is what there is to see: boxes, what each waits for, and how each stands. [`Drawing::mermaid`] is for pages that
-//! render it (README files, wikis), [`Drawing::dot`] for Graphviz, and [`Drawing::svg`] is a finished picture, laid out here and with
-//! nothing to load. All three hold the same text, whatever characters are in it: it is shown and never obeyed.
+//! A [`Drawing`] is what there is to see: boxes, what each waits for, and how each stands.
+//! [`Drawing::mermaid`] is for pages that render it (README files, wikis), [`Drawing::dot`] for Graphviz, and
+//! [`Drawing::svg`] is a finished picture, laid out here and with nothing to load. All three hold the same
+//! text, whatever characters are in it: it is shown and never obeyed.
 //!
-//! This module is pure and knows neither workflows nor stores: whoever has a graph makes a drawing of it. The same drawing gives the
-//! same bytes.
+//! This module is pure and knows neither workflows nor stores: any graph can be drawn. The
+//! same drawing gives the same bytes.
 //!
 //! ```
 //! use windlass::State;
@@ -43,8 +44,8 @@ use graph::Graph;
 
 /// A graph to be drawn.
 ///
-/// Parents that don't exist, a node that waits for itself and a second mention of a parent are left out, and so is an edge that would
-/// close a circle: a picture of something broken is better than none.
+/// Parents that don't exist, a node that waits for itself and a second mention of a parent are left out, and
+/// so is an edge that would close a circle: a picture of something broken is better than none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Drawing {
     /// What it is a picture of. May be empty.
@@ -126,7 +127,8 @@ impl Drawing {
         self.nodes.len() - 1
     }
 
-    /// A flowchart for Mermaid. It is whole whatever its size, but pages usually refuse more than 500 edges or 50,000 characters.
+    /// A flowchart for Mermaid. It is whole whatever its size, but pages usually refuse more than 500 edges
+    /// or 50,000 characters.
     ///
     /// ```
     /// # use windlass::draw::{Drawing, Node};
@@ -153,9 +155,10 @@ impl Drawing {
 
     /// A picture, for light and dark pages, that can stand alone or inside HTML.
     ///
-    /// Every box is one level below the lowest of its parents. Long text is shortened in the middle; the tooltip has the whole. Above
-    /// [`MOST_NODES`] or [`MOST_EDGES`] the boxes of a level beyond the first ones are drawn as one that counts them, and of very many
-    /// levels those in the middle, so that the picture can still be opened.
+    /// Every box is one level below the lowest of its parents. Long text is shortened in the middle; the
+    /// tooltip has the whole. Above [`MOST_NODES`] or [`MOST_EDGES`] the boxes of a level beyond the first
+    /// ones are drawn as one that counts them, and of very many levels those in the middle, so that the
+    /// picture can still be opened.
     #[must_use]
     pub fn svg(&self) -> String {
         svg::write(self, &self.graph())

@@ -1,7 +1,8 @@
-//! Workers elsewhere: what a program does that claims and reports for workers in other languages and on other machines.
+//! Workers elsewhere: what a program does that claims and reports for workers in other languages and on other
+//! machines.
 //!
-//! Such a worker knows neither definitions nor expressions. Whoever claims for it evaluates its steps, and hands it only what has a
-//! handler to be run.
+//! Such a worker knows neither definitions nor expressions. The server that claims for it evaluates its steps, and
+//! hands it only what has a handler to be run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::client::Client;
 use crate::error::TaskError;
 use crate::steps::{self, ClaimedStep, Flow, Prepared};
 
-/// How long a step waits for a store that does not answer, or for an evaluator, before its claim is given back: what was claimed with it waits
-/// as well.
+/// How long a step waits for a store that does not answer, or for an evaluator, before its claim is given
+/// back: what was claimed with it waits as well.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Steps that are evaluated at once: so much of what is claimed may be in memory beyond what is handed out.
@@ -26,7 +27,8 @@ const AT_ONCE: usize = 64;
 /// A task that was claimed for a worker elsewhere.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Handed {
-    /// The task as it was claimed, with what the handler is given; of a step, that is what its definition says.
+    /// The task as it was claimed, with what the handler is given; of a step, that is what its definition
+    /// says.
     pub claimed: Claimed,
     /// Of a step: where it is.
     pub place: Option<HandedStep>,
@@ -56,16 +58,19 @@ impl Handed {
 pub struct TurnedElsewhere {
     /// One answer per command, in order.
     pub receipts: Vec<Result<Receipt, Rejected>>,
-    /// What was claimed and is to be run, best first, about [`limits::HANDED_BYTES`] at most; or why the worker may not claim.
+    /// What was claimed and is to be run, best first, about [`limits::HANDED_BYTES`] at most; or why the
+    /// worker may not claim.
     pub handed: Result<Vec<Handed>, Rejected>,
-    /// Whether steps were claimed that ended without a handler: what follows from them may be claimed at once.
+    /// Whether steps were claimed that ended without a handler: what follows from them may be claimed at
+    /// once.
     pub went_on: bool,
 }
 
 impl Client {
-    /// Carries out a turn for a worker elsewhere, and evaluates the steps that it has claimed: those whose conditions are false are skipped,
-    /// those with lists get their items, those that are workflows are started; the rest is handed to the worker. What the worker cannot be
-    /// given now, because it is too much at once or the store does not answer, is given back.
+    /// Carries out a turn for a worker elsewhere, and evaluates the steps that it has claimed: those whose
+    /// conditions are false are skipped, those with lists get their items, those that are workflows are
+    /// started; the rest is handed to the worker. What the worker cannot be given now, because it is too much
+    /// at once or the store does not answer, is given back.
     ///
     /// An error is one of the turn. What was done before another call of the store failed is told.
     pub async fn turn_elsewhere(&self, turn: Turn) -> Result<TurnedElsewhere> {
@@ -166,8 +171,9 @@ impl Client {
         Ok(step.map(|step| HandedStep { name: Workflow::place_name(&step.name, place), results }))
     }
 
-    /// Records the starts of those tasks whose starts must be recorded before they run, and leaves out those for which that failed. Nobody
-    /// here sees a worker elsewhere start a handler: what it is given counts as started.
+    /// Records the starts of those tasks whose starts must be recorded before they run, and leaves out those
+    /// for which that failed. Nobody here sees a worker elsewhere start a handler: what it is given counts as
+    /// started.
     async fn record_starts(&self, mut handed: Vec<Handed>) -> Vec<Handed> {
         let must = |one: &&Handed| one.claimed.task.must_record_start();
         let tokens: Vec<Token> = handed.iter().filter(must).filter_map(|one| token(&one.claimed)).collect();
@@ -194,8 +200,8 @@ impl Client {
         handed
     }
 
-    /// Tells the store what was decided; whether it has heard. What it has not is told again and again meanwhile: nobody else knows of these
-    /// claims, and all of it may be said twice.
+    /// Tells the store what was decided; whether it has heard. What it has not is told again and again
+    /// meanwhile: nobody else knows of these claims, and all of it may be said twice.
     async fn settle(&self, commands: Vec<Command>) -> bool {
         for (told, some) in commands.chunks(limits::BATCH).enumerate() {
             // One that is refused is not this worker's any more: somebody else decides about it.

@@ -50,7 +50,8 @@ impl TaskError {
         Self(Outcome::Cancelled { note: note.to_string() })
     }
 
-    /// Try again after this long instead of the policy's backoff. Only for [`TaskError::retry`]; others are left as they are.
+    /// Try again after this long instead of the policy's backoff. Only for [`TaskError::retry`]; others are
+    /// left as they are.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         if let Outcome::Failed { retryable: true, retry_after, .. } = &mut self.0 {

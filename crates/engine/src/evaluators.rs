@@ -1,12 +1,15 @@
-//! Threads for work whose cost a caller chooses: reading definitions, compiling and evaluating expressions, schemas, drawings.
+//! Threads for work whose cost a caller chooses: reading definitions, compiling and evaluating expressions,
+//! schemas, drawings.
 //!
-//! Such work must not run where requests are answered and timers fire: a request that computes for a second would hold up everybody's heartbeats.
-//! It runs on threads of its own, on all processors but one (on one, if there is only one). Whoever finds all of them busy waits for a place, in
-//! the order of arrival. A caller that goes away leaves the line; work that has begun goes on to its end and keeps its place until then, so
+//! Such work must not run where requests are answered and timers fire: a request that computes for a second
+//! would hold up everybody's heartbeats. It runs on threads of its own, on all processors but one (on one, if
+//! there is only one). A caller that finds all of them busy waits for a place, in the order of arrival. A caller
+//! that goes away leaves the line; work that has begun goes on to its end and keeps its place until then, so
 //! what callers have left behind is never more than there are places.
 //!
-//! What is *not* here: no limit of time. How much work there is in an expression or a schema is bounded by counting, so that its result is
-//! the same on every machine; only the wait for a place has an end, and it changes no result.
+//! What is *not* here: no limit of time. How much work there is in an expression or a schema is bounded by
+//! counting, so that its result is the same on every machine; only the wait for a place has an end, and it
+//! changes no result.
 
 use std::num::NonZero;
 use std::sync::LazyLock;
@@ -17,7 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-/// How many may wait for a place before [`is_full`] says so. Each works for a fifth of a second at most, unless it has very many items.
+/// How many may wait for a place before [`is_full`] says so. Each works for a fifth of a second at most,
+/// unless it has very many items.
 pub const MOST_WAITING: usize = 64;
 
 /// Places of this process.
@@ -53,8 +57,8 @@ pub async fn run_by<T: Send + 'static>(
     Ok(run_at(place, work).await)
 }
 
-/// Reads what somebody has sent. That takes time in proportion to its length, so it does not wait for work that may take long; it has as many
-/// places of its own. What is short is read here.
+/// Reads what somebody has sent. That takes time in proportion to its length, so it does not wait for work
+/// that may take long; it has as many places of its own. What is short is read here.
 pub async fn read<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
     if bytes <= SHORT {
         return work();
@@ -83,23 +87,23 @@ impl Evaluators {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Some(place);
         }
-        let _waiting = Waiting::new(&self.waiting);
+        let _waiting = InLine::new(&self.waiting);
         // It is never closed.
         self.places.clone().acquire_owned().await.ok()
     }
 }
 
 /// Somebody who waits for a place, or has gone away.
-struct Waiting<'a>(&'a AtomicUsize);
+struct InLine<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> InLine<'a> {
     fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::Relaxed);
         Self(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for InLine<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

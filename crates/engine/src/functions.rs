@@ -1,5 +1,5 @@
-//! Everything that can be asked about workflows, in groups, as document 002 of the field has it: readiness, graph, state, analytics,
-//! health, discovery. Each answer is the same on every store.
+//! Everything that can be asked about workflows, in groups, as document 002 of the field has it: readiness,
+//! graph, state, analytics, health, discovery. Each answer is the same on every store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -100,7 +100,8 @@ impl ReadinessFunctions<'_> {
         Ok(rows)
     }
 
-    /// Of several workflows, in the order of their ids, whatever that of `ids` is, and each once. What is not there is left out.
+    /// Of several workflows, in the order of their ids, whatever that of `ids` is, and each once. What is not
+    /// there is left out.
     pub async fn batch(&self, ids: &[WorkflowId]) -> Result<Vec<Readiness>> {
         let mut rows = Vec::new();
         for id in ids.iter().collect::<BTreeSet<_>>() {
@@ -118,7 +119,8 @@ impl ReadinessFunctions<'_> {
         Ok(rows)
     }
 
-    /// When a step with this behind it is tried again, by the formula of document 002: see [`StepBackoff::next_retry_time`].
+    /// When a step with this behind it is tried again, by the formula of document 002: see
+    /// [`StepBackoff::next_retry_time`].
     #[must_use]
     pub fn next_retry_time(
         &self,
@@ -137,8 +139,8 @@ impl ReadinessFunctions<'_> {
         StepBackoff::delay(attempts, base)
     }
 
-    /// Lets a step that waits for a retry wait until so long from now, at most 30 days: whether it does. A step that is not there, or does not wait
-    /// for a retry, is left as it is.
+    /// Lets a step that waits for a retry wait until so long from now, at most 30 days: whether it does. A
+    /// step that is not there, or does not wait for a retry, is left as it is.
     pub async fn set_backoff(&self, step: TaskId, delay: Duration) -> Result<bool> {
         match self.0.postpone(step, delay).await {
             Ok(_) => Ok(true),
@@ -149,7 +151,8 @@ impl ReadinessFunctions<'_> {
         }
     }
 
-    /// Whether enough of a step's parents are done, beside everything else about it. A step that is not there is refused.
+    /// Whether enough of a step's parents are done, beside everything else about it. A step that is not there
+    /// is refused.
     pub async fn dependencies(&self, step: TaskId) -> Result<Readiness> {
         let rows = self.status(WorkflowId::of(step), Some(&[step])).await?;
         Ok(rows.into_iter().next().ok_or(Rejected::NotFound { task: step })?)
@@ -194,7 +197,8 @@ impl GraphFunctions<'_> {
         self.0.ancestors(id, step).await
     }
 
-    /// What the steps before a step have returned, by name: of those that are done, however far away, and have returned something.
+    /// What the steps before a step have returned, by name: of those that are done, however far away, and
+    /// have returned something.
     pub async fn results(&self, step: TaskId) -> Result<BTreeMap<Name, Json>> {
         let inspection = inspect(self.0, WorkflowId::of(step)).await?;
         if !inspection.tasks.iter().any(|task| task.id == step) {
@@ -206,8 +210,9 @@ impl GraphFunctions<'_> {
         Ok(done.filter_map(|one| Some((one.name, one.result?))).collect())
     }
 
-    /// Whether an edge from one step to another would close a cycle: the first comes after the second already, or is the second. No edge
-    /// leads from one workflow to another, or to what is not there, so that nothing is closed by one.
+    /// Whether an edge from one step to another would close a cycle: the first comes after the second
+    /// already, or is the second. No edge leads from one workflow to another, or to what is not there, so
+    /// that nothing is closed by one.
     pub async fn would_be_a_cycle(&self, from: TaskId, to: TaskId) -> Result<bool> {
         let id = WorkflowId::of(from);
         if WorkflowId::of(to) != id {
@@ -233,8 +238,8 @@ impl StateFunctions<'_> {
         Ok(record.ok_or(Rejected::UnknownWorkflow { workflow: id })?.workflow.state)
     }
 
-    /// Moves a workflow from one state to another: whether it was moved. A state it is not in, an arrow there is not, an owner who is another:
-    /// nothing is changed.
+    /// Moves a workflow from one state to another: whether it was moved. A state it is not in, an arrow there
+    /// is not, an owner who is another: nothing is changed.
     pub async fn transition(
         &self,
         id: WorkflowId,
@@ -258,7 +263,8 @@ impl StateFunctions<'_> {
         }
     }
 
-    /// Whether a workflow is complete. The end of its last step completes it, so that there is nothing left to do here, however often.
+    /// Whether a workflow is complete. The end of its last step completes it, so that there is nothing left
+    /// to do here, however often.
     pub async fn finalize(&self, id: WorkflowId) -> Result<bool> {
         Ok(self.current(id).await? == WorkflowState::Complete)
     }
@@ -343,8 +349,8 @@ impl HealthFunctions<'_> {
         Ok(QueueStatistics { length, oldest: age(oldest), newest: age(newest) })
     }
 
-    /// The first task that a filter wants. A store looks at so many and no more, and goes on when it is asked again: behind many others of
-    /// other queues there may be one.
+    /// The first task that a filter wants. A store looks at so many and no more, and goes on when it is asked
+    /// again: behind many others of other queues there may be one.
     async fn first(&self, filter: &Filter, oldest_first: bool) -> Result<Option<Task>> {
         let mut page = Page { limit: 1, after: None, oldest_first };
         loop {
@@ -356,8 +362,9 @@ impl HealthFunctions<'_> {
         }
     }
 
-    /// The workflows that have used up most of the time that they may rest, or more; those with the least left first. One that waits for a
-    /// moment rests from then on, so that a long wait that was asked for is none too long.
+    /// The workflows that have used up most of the time that they may rest, or more; those with the least
+    /// left first. One that waits for a moment rests from then on, so that a long wait that was asked for is
+    /// none too long.
     pub async fn stale(&self, patience: Patience) -> Result<Vec<Stale>> {
         let (store, open) =
             (self.0.store(), WorkflowState::ALL.into_iter().filter(|state| !state.is_final()));
@@ -407,8 +414,9 @@ impl HealthFunctions<'_> {
 pub struct DiscoveryFunctions<'a>(&'a Client);
 
 impl DiscoveryFunctions<'_> {
-    /// The workflows that have steps which a worker may take now, by [computed priority](Workflow::computed_priority), highest first; of
-    /// one namespace and of one name, if these are given.
+    /// The workflows that have steps which a worker may take now, by [computed
+    /// priority](Workflow::computed_priority), highest first; of one namespace and of one name, if these are
+    /// given.
     pub async fn ready_workflows(
         &self,
         namespace: Option<&Name>,

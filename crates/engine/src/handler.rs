@@ -134,7 +134,8 @@ impl Next {
     }
 }
 
-/// A payload as the handler's input. What does not decode never will, so it fails for good and names the field.
+/// A payload as the handler's input. What does not decode never will, so it fails for good and names the
+/// field.
 fn decode<I: DeserializeOwned>(payload: &Json) -> Result<I, TaskError> {
     let mut reader = serde_json::Deserializer::from_str(payload.as_str());
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {

@@ -12,8 +12,9 @@ pub fn task_id() -> TaskId {
     TaskId::new(Uuid::now_v7())
 }
 
-/// A new id for a workflow. Its last bits number the tasks of the workflow, so what tells apart two ids that are made within a millisecond
-/// (by convention the 42 bits before the last 32) is moved up, without its first two bits.
+/// A new id for a workflow. Its last bits number the tasks of the workflow, so what tells apart two ids that
+/// are made within a millisecond (by convention the 42 bits before the last 32) is moved up, without its
+/// first two bits.
 #[must_use]
 pub fn workflow_id() -> WorkflowId {
     let id = Uuid::now_v7().as_u128();
@@ -23,8 +24,8 @@ pub fn workflow_id() -> WorkflowId {
     WorkflowId::new(Uuid::from_u128(moment_and_version | upper << 64 | 0b10 << 62 | lower << 34))
 }
 
-/// A new id for a worker: `host-pid-random`, fresh at every start, so that a worker is never mistaken for the one
-/// that ran before it.
+/// A new id for a worker: `host-pid-random`, fresh at every start, so that a worker is never mistaken for the
+/// one that ran before it.
 #[must_use]
 pub fn worker_id() -> WorkerId {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -1,12 +1,13 @@
-//! Kinds as labels of metrics: a bounded number of words, whoever invents kinds.
+//! Kinds as labels of metrics: a bounded number of words, however many kinds there are.
 
 use std::collections::HashSet;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use windlass_core::Name;
 
-/// Kinds that have numbers of their own; of the rest there is one sum. Each is a dozen series or more, which the process and whoever collects them keep
-/// for ever, and whoever may submit may invent kinds. Programs have tens.
+/// Kinds that have numbers of their own; of the rest there is one sum. Each is a dozen series or more, which
+/// the process and whoever collects them keep for ever, and whoever may submit may invent kinds. Programs
+/// have tens.
 const MOST: usize = 200;
 
 /// What kinds beyond those are called.

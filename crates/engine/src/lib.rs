@@ -1,11 +1,11 @@
 //! Windlass: a durable task queue and workflow engine.
 //!
-//! [`Windlass`] opens a store by its address; from it come a [`Client`], to submit tasks and look at them, and workers
-//! ([`WorkerBuilder`]), to run them. A handler is an `async fn(Context, Input) -> Result<Output, TaskError>`; its kind lives on
-//! its [`Input`]. [`testing`] runs handlers without threads, files or waiting.
+//! [`Windlass`] opens a store by its address; from it come a [`Client`], to submit tasks and look at them,
+//! and workers ([`WorkerBuilder`]), to run them. A handler is an `async fn(Context, Input) -> Result<Output,
+//! TaskError>`; its kind lives on its [`Input`]. [`testing`] runs handlers without threads, files or waiting.
 //!
-//! The vocabulary ([`NewTask`], [`State`], [`Command`] …) and the [`Store`] trait are those of the crates below, for programs that need more than
-//! the client gives.
+//! The vocabulary ([`NewTask`], [`State`], [`Command`] …) and the [`Store`] trait are those of the crates
+//! below, for programs that need more than the client gives.
 //!
 //! What this crate does *not* do: it stores nothing and decides no transitions.
 //!

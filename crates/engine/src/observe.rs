@@ -1,4 +1,5 @@
-//! Spans and metrics, once for every store, once for every attempt and once for what is submitted. Their names are in docs/metrics.md.
+//! Spans and metrics, once for every store, once for every attempt and once for what is submitted. Their
+//! names are in docs/metrics.md.
 
 use std::collections::BTreeMap;
 
@@ -77,8 +78,8 @@ fn count_submitted(kinds: &[Name], answer: &[Submitted]) {
     }
 }
 
-/// Counts what has ended or is to be tried again. The receipts at `deletions` are of tasks that are deleted, and say what they were; those at
-/// `failures` are of attempts that have failed.
+/// Counts what has ended or is to be tried again. The receipts at `deletions` are of tasks that are deleted,
+/// and say what they were; those at `failures` are of attempts that have failed.
 fn count_ended(deletions: &[usize], failures: &[usize], answer: &Turned) {
     let kept = answer.receipts.iter().enumerate().filter(|(at, _)| !deletions.contains(at));
     let changed =
@@ -186,4 +187,9 @@ pub(crate) fn ended(span: &Span, kind: &Name, started: Instant, verdict: &Verdic
     }
     metrics::histogram!("windlass_task_duration_seconds", "kind" => label(kind).to_string(), "outcome" => outcome)
         .record(started.elapsed().as_secs_f64());
+}
+
+/// A number for a gauge.
+pub(crate) fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::INFINITY, f64::from)
 }

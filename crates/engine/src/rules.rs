@@ -1,7 +1,7 @@
 //! What is known about kinds: which exist, which fields their payloads need, what their payloads look like.
 //!
-//! Checked where it is known: by clients at submit, so that a mistake is told to who made it, and by workers at run, for
-//! what other clients let through.
+//! Checked where it is known: by clients at submit, so that a mistake is told to who made it, and by workers
+//! at run, for what other clients let through.
 
 use std::collections::BTreeMap;
 

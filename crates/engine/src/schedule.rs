@@ -89,8 +89,8 @@ fn name(text: &str) -> Result<Name> {
 }
 
 impl Client {
-    /// A schedule that submits `task` whenever the cron expression says so. Setting the same name again changes it; setting the same
-    /// again changes nothing, so that a program may do it at every start.
+    /// A schedule that submits `task` whenever the cron expression says so. Setting the same name again
+    /// changes it; setting the same again changes nothing, so that a program may do it at every start.
     ///
     /// ```
     /// # use windlass::{Overlap, Windlass};

@@ -1,7 +1,8 @@
 //! Steps at run time: what the expressions of a definition mean for the step that a worker has claimed.
 //!
-//! A step is decided where it runs: its worker evaluates the condition, the list and the input, in the attempt that then runs the handler. So stores
-//! know nothing of expressions, and a worker that dies in the middle has decided nothing.
+//! A step is decided where it runs: its worker evaluates the condition, the list and the input, in the
+//! attempt that then runs the handler. So stores know nothing of expressions, and a worker that dies in the
+//! middle has decided nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,7 +59,8 @@ struct Known {
 }
 
 impl Known {
-    /// Adds one. Before there are more than so many bytes all others are forgotten: those in use are soon looked up again.
+    /// Adds one. Before there are more than so many bytes all others are forgotten: those in use are soon
+    /// looked up again.
     fn put(&mut self, flow: &Arc<Flow>, most: usize) {
         if self.bytes + flow.bytes() > most {
             *self = Self::default();
@@ -111,12 +113,14 @@ pub(crate) struct ClaimedStep<'a> {
     pub(crate) token: &'a Token,
     /// What came with the claim.
     pub(crate) payload: &'a Json,
-    /// How long it may wait for an evaluator; absent, as long as it takes. What has begun by then comes to its end.
+    /// How long it may wait for an evaluator; absent, as long as it takes. What has begun by then comes to
+    /// its end.
     pub(crate) until: Option<Instant>,
 }
 
-/// Units of work of expressions that are evaluated where they are needed. Half a millisecond at most; ordinary expressions take hundredths of that.
-/// What needs more is done anew, with all it may have, by an [evaluator](evaluators).
+/// Units of work of expressions that are evaluated where they are needed. Half a millisecond at most;
+/// ordinary expressions take hundredths of that. What needs more is done anew, with all it may have, by an
+/// [evaluator](evaluators).
 const FUEL_HERE: usize = 10_000;
 
 /// Bytes of expressions that are compiled where they are needed, and of what they read there.
@@ -190,7 +194,8 @@ enum Evaluated {
     Ended(Outcome),
 }
 
-/// Has an evaluator do something. That it is not done in time is no more the step's failure than that a store does not answer in time.
+/// Has an evaluator do something. That it is not done in time is no more the step's failure than that a store
+/// does not answer in time.
 async fn elsewhere<T: Send + 'static>(
     until: Option<Instant>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -58,7 +58,8 @@ impl Submit {
         self.with(|task| task.ageing = ageing)
     }
 
-    /// Idempotency key: while a task of this kind with this key exists, submitting it again answers with the first.
+    /// Idempotency key: while a task of this kind with this key exists, submitting it again answers with the
+    /// first.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.with(|task| task.key = Some(key.into()))
     }
@@ -114,8 +115,9 @@ impl Submit {
         self.with(|task| task.tags.push(tag.to_string()))
     }
 
-    /// What it is part of, for who follows requests through many programs: the trace of a request, say. Its handler is given it. Unless this is
-    /// said, it is part of the span that submits it if the program has a [tracer](crate::trace), and of nothing otherwise.
+    /// What it is part of, for who follows requests through many programs: the trace of a request, say. Its
+    /// handler is given it. Unless this is said, it is part of the span that submits it if the program has a
+    /// [tracer](crate::trace), and of nothing otherwise.
     pub fn traceparent(self, traceparent: TraceParent) -> Self {
         self.with(|task| task.traceparent = Some(traceparent))
     }

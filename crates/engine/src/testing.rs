@@ -1,4 +1,5 @@
-//! For tests of handlers: the whole engine in memory, on a clock in the test's hand, with nothing running in the background.
+//! For tests of handlers: the whole engine in memory, on a clock in the test's hand, with nothing running in
+//! the background.
 //!
 //! ```
 //! use std::time::Duration;
@@ -113,8 +114,8 @@ impl TestEngine {
         }
     }
 
-    /// Runs everything that can be claimed, and what follows from it, until nothing can. Says what became of each attempt, in order. A
-    /// handler that submits itself again without delay never ends.
+    /// Runs everything that can be claimed, and what follows from it, until nothing can. Says what became of
+    /// each attempt, in order. A handler that submits itself again without delay never ends.
     pub async fn drain(&self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         while let Some(record) = self.step().await? {

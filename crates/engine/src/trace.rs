@@ -1,11 +1,13 @@
 //! Traces: how what a program records about itself goes on from who submits a task to who runs it.
 //!
-//! Windlass makes spans with `tracing`, which knows nothing of traces that began in other programs; whoever records the spans does. A
-//! program tells Windlass how to ask it, once, with [`set_tracer`]: from then on a task that is given no trace is part of the span that
-//! submits it, and the span of an attempt is part of what its task is part of.
+//! Windlass makes spans with `tracing`, which knows nothing of traces that began in other programs; whoever
+//! records the spans does. A program tells Windlass how to ask it, once, with [`set_tracer`]: from then on a
+//! task that is given no trace is part of the span that submits it, and the span of an attempt is part of
+//! what its task is part of.
 //!
-//! Without a tracer nothing is taken from anywhere: a task is part of what [`Submit::traceparent`](crate::Submit::traceparent) says, or of nothing.
-//! This room knows no OpenTelemetry: a library must not choose the version for its users. The program `windlass` has a tracer of fifty lines.
+//! Without a tracer nothing is taken from anywhere: a task is part of what
+//! [`Submit::traceparent`](crate::Submit::traceparent) says, or of nothing. This room knows no OpenTelemetry:
+//! a library must not choose the version for its users. The program `windlass` has a tracer of fifty lines.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;
@@ -41,7 +43,8 @@ pub fn is_on() -> bool {
     TRACER.get().is_some()
 }
 
-/// What a span is, for those who are to be part of it; nothing without a tracer, and nothing if it is not recorded.
+/// What a span is, for those who are to be part of it; nothing without a tracer, and nothing if it is not
+/// recorded.
 #[must_use]
 pub fn identify(span: &Span) -> Option<TraceParent> {
     TRACER.get()?.identify(span)

@@ -50,7 +50,8 @@ pub struct Windlass {
 
 impl Windlass {
     /// On the store at an address: `memory:`, `sqlite:PATH`, `sqlite:PATH?durability=normal`,
-    /// `postgres://USER:PASSWORD@HOST/DATABASE?schema=windlass`, or `http://HOST:PORT` for a server ([`open`](crate::open) says more).
+    /// `postgres://USER:PASSWORD@HOST/DATABASE?schema=windlass`, or `http://HOST:PORT` for a server
+    /// ([`open`](crate::open) says more).
     pub async fn open(address: &str) -> Result<Self> {
         Ok(Self::new(address::open(address).await?))
     }

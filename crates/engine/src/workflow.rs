@@ -22,7 +22,9 @@ use windlass_store::{
 
 use crate::client::{Client, Looks};
 use crate::evaluators;
-use crate::flow::{Known, Problem, check_input, children, evaluate_lanes, lint, lint_lanes, refuse_lanes};
+use crate::flow::{
+    KnownDefinitions, Problem, check_input, children, evaluate_lanes, lint, lint_lanes, refuse_lanes,
+};
 use crate::ids::workflow_id;
 use crate::{observe, trace};
 
@@ -50,7 +52,8 @@ impl Client {
         self.store.definitions(self.namespace.clone(), name.as_ref().cloned()).await
     }
 
-    /// A workflow to start, of a definition that the store has. Set what differs from the defaults, then `.await` it.
+    /// A workflow to start, of a definition that the store has. Set what differs from the defaults, then
+    /// `.await` it.
     pub fn start(&self, definition: &str) -> Start {
         let source = Name::new("definition", definition).map(|name| Source::Named { name, version: None });
         Start::new(self.clone(), source)
@@ -66,7 +69,8 @@ impl Client {
         self.store.workflow(id).await
     }
 
-    /// A page of workflows, newest first unless the page says otherwise. All namespaces, unless the filter says otherwise.
+    /// A page of workflows, newest first unless the page says otherwise. All namespaces, unless the filter
+    /// says otherwise.
     pub async fn workflows(&self, filter: WorkflowFilter, page: Page) -> Result<WorkflowListing> {
         self.store.workflows(filter, page).await
     }
@@ -137,8 +141,8 @@ impl Client {
         Ok(self.store.apply(vec![Command::Skip { task: step, by }]).await?.remove(0)?)
     }
 
-    /// Starts a workflow that repeats another from a step on: what that step does not come before is taken over if it is done. It is part of
-    /// the same trace.
+    /// Starts a workflow that repeats another from a step on: what that step does not come before is taken
+    /// over if it is done. It is part of the same trace.
     pub async fn rerun(&self, id: WorkflowId, from: &str, by: By) -> Result<Started> {
         self.start_new(self.build_rerun(id, from, by).await?).await
     }
@@ -179,7 +183,8 @@ impl Client {
         self.start_new(checked).await
     }
 
-    /// Checks the input and the identity against the definition, and evaluates the keys of lanes: what is left is to start it.
+    /// Checks the input and the identity against the definition, and evaluates the keys of lanes: what is
+    /// left is to start it.
     pub async fn check_start(&self, mut new: NewWorkflow) -> Result<NewWorkflow> {
         new.check()?;
         let definition: Arc<Blueprint> = match &mut new.source {
@@ -216,11 +221,12 @@ impl Client {
         Ok(new)
     }
 
-    /// The definitions of workflows below steps that hold a lane while they run: none, if there are no such steps.
-    async fn definitions_below(&self, namespace: &Name, blueprint: &Blueprint) -> Result<Known> {
+    /// The definitions of workflows below steps that hold a lane while they run: none, if there are no such
+    /// steps.
+    async fn definitions_below(&self, namespace: &Name, blueprint: &Blueprint) -> Result<KnownDefinitions> {
         let holders = blueprint.definition().steps.iter().filter(|step| step.lane.is_some());
         let mut left: Vec<Child> = holders.filter_map(|step| step.workflow.clone()).collect();
-        let mut known = Known::new();
+        let mut known = KnownDefinitions::new();
         let mut seen = BTreeSet::new();
         while let Some(Child { name, version }) = left.pop() {
             if !seen.insert((name.clone(), version.clone())) {
@@ -292,7 +298,8 @@ fn descendants(blueprint: &Blueprint, step: u32) -> BTreeSet<u32> {
     found
 }
 
-/// Checks the input of a start and evaluates the keys of its lanes, on an evaluator: what that costs is the caller's choice.
+/// Checks the input of a start and evaluates the keys of its lanes, on an evaluator: what that costs is the
+/// caller's choice.
 async fn evaluate_start(blueprint: &Arc<Blueprint>, input: &Json) -> Result<Vec<EvaluatedLane>, Invalid> {
     let steps = &blueprint.definition().steps;
     let has_keys = steps.iter().any(|step| step.lane.as_ref().is_some_and(Shared::is_template));
@@ -374,7 +381,8 @@ impl Inspection {
     }
 }
 
-/// A workflow to start. Set what differs from the defaults, then `.await` it. A value that cannot be accepted is told then.
+/// A workflow to start. Set what differs from the defaults, then `.await` it. A value that cannot be accepted
+/// is told then.
 #[derive(Debug)]
 #[must_use = "a workflow is started by awaiting this"]
 pub struct Start {
@@ -423,7 +431,8 @@ impl Start {
         self.set(|new| Json::new("input", input).map(|input| new.input = input))
     }
 
-    /// Idempotency key: while a workflow of this name with this key exists, starting it again answers with the first.
+    /// Idempotency key: while a workflow of this name with this key exists, starting it again answers with
+    /// the first.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.set(|new| {
             new.key = Some(key.into());
@@ -455,8 +464,9 @@ impl Start {
         })
     }
 
-    /// What its steps are part of, for who follows requests through many programs. Unless this is said, they are part of the span that starts it
-    /// if the program has a [tracer](crate::trace), and of nothing otherwise.
+    /// What its steps are part of, for who follows requests through many programs. Unless this is said, they
+    /// are part of the span that starts it if the program has a [tracer](crate::trace), and of nothing
+    /// otherwise.
     pub fn traceparent(self, traceparent: TraceParent) -> Self {
         self.set(|new| {
             new.traceparent = Some(traceparent);

@@ -1,4 +1,5 @@
-//! How an attempt ends when the handler does not end it by itself: panics, time limits, operators, lost leases.
+//! How an attempt ends when the handler does not end it by itself: panics, time limits, operators, lost
+//! leases.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,5 @@
-//! What the leader does from time to time: it forgets what is old, asks little of the store, and puts off nothing that is due.
+//! What the leader does from time to time: it forgets what is old, asks little of the store, and puts off
+//! nothing that is due.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,5 +1,5 @@
-//! Cron expressions: what is accepted, what happens when clocks change, and a comparison with a reader that looks
-//! at every second of some days.
+//! Cron expressions: what is accepted, what happens when clocks change, and a comparison with a reader that
+//! looks at every second of some days.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 

@@ -1,7 +1,8 @@
-//! Pictures of graphs: that they can be read by those who must, say what there is to say, and are laid out well.
+//! Pictures of graphs: that they can be read by those who must, say what there is to say, and are laid out
+//! well.
 //!
-//! The SVG is looked at as others get it: a small strict reader of XML below gives its elements, and everything else is found from them.
-//! `WINDLASS_SEED=7` repeats one random graph.
+//! The SVG is looked at as others get it: a small strict reader of XML below gives its elements, and
+//! everything else is found from them. `WINDLASS_SEED=7` repeats one random graph.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 

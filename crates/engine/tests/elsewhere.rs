@@ -143,7 +143,8 @@ async fn no_more_is_handed_out_than_an_answer_holds() {
     assert_eq!(worker.claim().await.iter().map(id).collect::<Vec<_>>(), all[most..most * 2]);
 }
 
-/// Nobody here sees the handler start, so a last attempt counts as started when it is handed out. What cannot be recorded is given back.
+/// Nobody here sees the handler start, so a last attempt counts as started when it is handed out. What cannot
+/// be recorded is given back.
 #[tokio::test(start_paused = true)]
 async fn a_last_attempt_counts_as_started_when_it_is_handed_out() {
     let (plan, windlass) = planned();

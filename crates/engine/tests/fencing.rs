@@ -1,4 +1,5 @@
-//! A worker whose heartbeats do not arrive: what it may still start, what it logs, and how long it takes to stop.
+//! A worker whose heartbeats do not arrive: what it may still start, what it logs, and how long it takes to
+//! stop.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -51,8 +52,8 @@ async fn nothing_is_started_when_the_last_heartbeat_is_too_old() {
     worker.stop().await.unwrap();
 }
 
-/// The answer to a claim comes when another has done the task, and after a heartbeat which could not speak for that claim. So it is when
-/// a process is stopped between the two.
+/// The answer to a claim comes when another has done the task, and after a heartbeat which could not speak
+/// for that claim. So it is when a process is stopped between the two.
 #[tokio::test(start_paused = true)]
 async fn a_claim_from_before_a_silence_is_not_started() {
     let ((plan, windlass, sure), starts) = (planned_and_sure(), Starts::default());

@@ -1,7 +1,8 @@
 //! Workflow files and their expressions.
 //!
-//! `flow/good` can be read and has nothing to be said about; each of `flow/broken` has all that is to be said about it in a text file
-//! beside it. `WINDLASS_BLESS=1` writes these texts anew; read the difference before it is kept.
+//! `flow/good` can be read and has nothing to be said about; each of `flow/broken` has all that is to be said
+//! about it in a text file beside it. `WINDLASS_BLESS=1` writes these texts anew; read the difference before
+//! it is kept.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::needless_pass_by_value)]
 

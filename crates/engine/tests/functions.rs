@@ -1,4 +1,5 @@
-//! What can be asked about workflows: readiness, graph, state, analytics, health, discovery. The same on every store.
+//! What can be asked about workflows: readiness, graph, state, analytics, health, discovery. The same on
+//! every store.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::float_cmp, clippy::print_stdout)]
 
@@ -504,7 +505,8 @@ async fn a_false_condition_leaves_nothing_waiting() {
     .await;
 }
 
-/// However many ask while the last steps end, and however often: all see the one end, and the history has it once.
+/// However many ask while the last steps end, and however often: all see the one end, and the history has it
+/// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn finalizing_is_the_same_for_all_who_ask_at_once() {
     on_each(async |hand| {

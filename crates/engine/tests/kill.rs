@@ -1,10 +1,10 @@
-//! Real processes on one SQLite file, which are killed (`kill -9`), stopped (`SIGSTOP`) and continued while they work. Whatever happens to them, nothing
-//! is lost, nothing is finished twice, no two handlers of an entity run at once, attempts are counted, and a worker that was
-//! thought to be dead changes nothing.
+//! Real processes on one SQLite file, which are killed (`kill -9`), stopped (`SIGSTOP`) and continued while
+//! they work. Whatever happens to them, nothing is lost, nothing is finished twice, no two handlers of an
+//! entity run at once, attempts are counted, and a worker that was thought to be dead changes nothing.
 //!
-//! A process is this program again, told by its environment which part to play. Each logs what it asks of the store and what it is
-//! answered; at the end the checker compares the logs with the store. `WINDLASS_KILLS`, `WINDLASS_ZOMBIES` and `WINDLASS_SEED` make runs longer or
-//! repeat their plan: see `cargo xtask faults`.
+//! A process is this program again, told by its environment which part to play. Each logs what it asks of the
+//! store and what it is answered; at the end the checker compares the logs with the store. `WINDLASS_KILLS`,
+//! `WINDLASS_ZOMBIES` and `WINDLASS_SEED` make runs longer or repeat their plan: see `cargo xtask faults`.
 #![cfg(all(unix, feature = "sqlite"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![allow(dead_code)] // what is in `kill/` serves `postgres_faults.rs`, too
@@ -63,7 +63,8 @@ fn killed_workers_lose_nothing_with_full_durability() {
     });
 }
 
-/// L4. I10 to I12: a workflow of a thousand tasks, whose workers are killed 50 times, becomes what its plan says.
+/// L4. I10 to I12: a workflow of a thousand tasks, whose workers are killed 50 times, becomes what its plan
+/// says.
 #[test]
 fn a_workflow_survives_kills() {
     play(|| async {
@@ -75,7 +76,8 @@ fn a_workflow_survives_kills() {
     });
 }
 
-/// L6. I5: what a worker reports after others have taken its task is refused. It is told, and goes on working.
+/// L6. I5: what a worker reports after others have taken its task is refused. It is told, and goes on
+/// working.
 #[test]
 fn zombies_are_refused() {
     play(|| async {
@@ -140,7 +142,8 @@ fn two_processes_with_24_handlers_each() {
     });
 }
 
-/// A worker that is set to send a heartbeat every 10 s does not send ten in a second because another process works too.
+/// A worker that is set to send a heartbeat every 10 s does not send ten in a second because another process
+/// works too.
 #[test]
 fn neighbours_do_not_make_hearts_race() {
     play(|| async {

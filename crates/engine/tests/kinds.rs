@@ -1,4 +1,5 @@
-//! Labels of metrics stay few, however many kinds somebody invents. In a process of its own: what is remembered of kinds is the process's.
+//! Labels of metrics stay few, however many kinds somebody invents. In a process of its own: what is
+//! remembered of kinds is the process's.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

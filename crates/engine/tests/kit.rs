@@ -129,7 +129,8 @@ async fn what_handlers_tell_is_kept_and_handed_on() {
     assert_eq!(second.result.unwrap().as_str(), r#""7""#);
 }
 
-/// The time limit of an attempt is real time, or tokio's if that is paused: nobody moves the clock while a handler runs.
+/// The time limit of an attempt is real time, or tokio's if that is paused: nobody moves the clock while a
+/// handler runs.
 #[tokio::test(start_paused = true)]
 async fn time_limits_hold() {
     let engine = engine().await;
@@ -167,7 +168,8 @@ async fn real_workers_may_be_started_on_it() {
     worker.stop().await.unwrap();
 }
 
-/// The clock is an hour ahead for ten seconds, and is then corrected: whatever was counted by it does not wait for that hour.
+/// The clock is an hour ahead for ten seconds, and is then corrected: whatever was counted by it does not
+/// wait for that hour.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_ahead_keeps_nothing_waiting() {
     let engine = engine().await;

@@ -81,7 +81,8 @@ async fn workflows_in_waves() {
     }
 }
 
-/// A key reads the input of its own workflow; that of an item also the item and its number. A rerun has the same keys.
+/// A key reads the input of its own workflow; that of an item also the item and its number. A rerun has the
+/// same keys.
 #[tokio::test]
 async fn keys_are_evaluated() {
     let windlass = Windlass::open("memory:").await.unwrap();
@@ -173,7 +174,8 @@ async fn a_lane_that_is_held_above_is_refused_at_once() {
     assert!(client.start_ad_hoc(evaluated).input(&"b").await.unwrap().created);
 }
 
-/// Where they are not, as the failure of the step: of the one above when the workflow below it is started, or of the list.
+/// Where they are not, as the failure of the step: of the one above when the workflow below it is started, or
+/// of the list.
 #[tokio::test]
 async fn a_lane_that_is_held_above_fails_a_step() {
     let windlass = Windlass::open("memory:").await.unwrap();

@@ -72,7 +72,8 @@ async fn who_may_not_lead_does_not() {
     idle.stop().await.unwrap();
 }
 
-/// The first looks at what is due, sleeps beyond its term, and wakes up with a list that is not its business any more.
+/// The first looks at what is due, sleeps beyond its term, and wakes up with a list that is not its business
+/// any more.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_term_is_over_changes_nothing() {
     let (plan, sleepy, windlass) = planned_and_sure();
@@ -237,7 +238,8 @@ async fn a_leader_hears_of_what_is_new_even_if_nothing_rings() {
     worker.stop().await.unwrap();
 }
 
-/// It slept through its term, and since nobody else stood it leads again. That is the term it gives up in the end.
+/// It slept through its term, and since nobody else stood it leads again. That is the term it gives up in the
+/// end.
 #[tokio::test(start_paused = true)]
 async fn who_stops_gives_up_the_term_it_is_in() {
     let (plan, windlass) = planned();

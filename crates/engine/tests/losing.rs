@@ -252,7 +252,8 @@ async fn what_was_fenced_in_vain_goes_on() {
     worker.stop().await.unwrap();
 }
 
-/// Somebody deregistered it while it worked: nobody took its tasks yet, and nobody may be left with a lease that no one works for.
+/// Somebody deregistered it while it worked: nobody took its tasks yet, and nobody may be left with a lease
+/// that no one works for.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_was_forgotten_registers_again_and_goes_on() {
     for leads in [true, false] {

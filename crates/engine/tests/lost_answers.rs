@@ -91,7 +91,8 @@ async fn a_batch_that_is_refused_is_refused_after_all() {
     }
 }
 
-/// [`Error::Unavailable`] says that nothing was changed and that the request may be repeated. That is not known here.
+/// [`Error::Unavailable`] says that nothing was changed and that the request may be repeated. That is not
+/// known here.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_found_out_stays_unknown() {
     for verb in ["task", "find"] {

@@ -12,7 +12,8 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use support::{Fault, Spy, Work, engine, memory, ms, pass, planned, secs, spied, unsent, work, worker};
 use windlass::{By, Context, TaskError, Windlass};
 
-/// Runs `test` on a paused clock and gives what was recorded: the value by `name` or `name{label=value,…}`. Of histograms the samples.
+/// Runs `test` on a paused clock and gives what was recorded: the value by `name` or `name{label=value,…}`.
+/// Of histograms the samples.
 fn recorded(test: impl Future<Output = ()>) -> Recorded {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -235,7 +236,8 @@ fn a_missed_wake_up_is_counted() {
     check_labels(&recorded);
 }
 
-/// The worker was woken, but had no handler free; that it had also looked by itself meanwhile does not matter.
+/// The worker was woken, but had no handler free; that it had also looked by itself meanwhile does not
+/// matter.
 #[test]
 fn a_wake_up_that_was_heard_is_not_counted_as_missed() {
     let recorded = recorded(async {

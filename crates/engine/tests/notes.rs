@@ -1,4 +1,5 @@
-//! What handlers tell about their work: seen while they run, complete at the end, bounded, and handed to the next attempt.
+//! What handlers tell about their work: seen while they run, complete at the end, bounded, and handed to the
+//! next attempt.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,9 +1,11 @@
-//! A PostgreSQL server that is killed, connections that end, answers that are lost, and processes that are killed or stopped,
-//! all under a load of tasks and small workflows. Whatever happens, nothing is lost, nothing is finished twice, no two handlers of an entity run at once,
-//! attempts are counted, and when the faults are over everything drains.
+//! A PostgreSQL server that is killed, connections that end, answers that are lost, and processes that are
+//! killed or stopped, all under a load of tasks and small workflows. Whatever happens, nothing is lost,
+//! nothing is finished twice, no two handlers of an entity run at once, attempts are counted, and when the
+//! faults are over everything drains.
 //!
-//! Processes, tasks and accounts are those of `kill.rs`. `WINDLASS_KILLS`, `WINDLASS_ZOMBIES`, `WINDLASS_RESTARTS`, `WINDLASS_ANSWERS` and
-//! `WINDLASS_SEED` make runs longer or repeat their plan: see `cargo xtask faults`.
+//! Processes, tasks and accounts are those of `kill.rs`. `WINDLASS_KILLS`, `WINDLASS_ZOMBIES`,
+//! `WINDLASS_RESTARTS`, `WINDLASS_ANSWERS` and `WINDLASS_SEED` make runs longer or repeat their plan: see
+//! `cargo xtask faults`.
 #![cfg(all(unix, feature = "postgres"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![allow(dead_code)] // what is in `kill/` serves `kill.rs`, too
@@ -48,7 +50,8 @@ use windlass_testbed::proxy::Proxy;
 /// Most faults of one run. A longer test is more runs, each with its own store.
 const RUN: u64 = 100;
 
-/// A server whose processes may be killed, but not the machine under it: nothing is gained by waiting for the disk.
+/// A server whose processes may be killed, but not the machine under it: nothing is gained by waiting for the
+/// disk.
 fn server() -> Server {
     Server::builder().setting("fsync", "off").start().unwrap()
 }
@@ -74,7 +77,8 @@ fn runs(faults: u64) -> impl Iterator<Item = (u64, u64)> {
         .map(move |(run, first)| ((faults - first).min(RUN), seed.wrapping_add(run)))
 }
 
-/// L5. I1 to I13, I17: after a crash the server recovers what it had acknowledged, and everybody goes on by themselves.
+/// L5. I1 to I13, I17: after a crash the server recovers what it had acknowledged, and everybody goes on by
+/// themselves.
 #[test]
 fn a_killed_server_loses_nothing() {
     play(|| async {
@@ -109,7 +113,8 @@ fn terminated_backends_lose_nothing() {
     });
 }
 
-/// L7. I1 to I13, I17: the answer to a COMMIT is lost, again and again, and so are all connections now and then.
+/// L7. I1 to I13, I17: the answer to a COMMIT is lost, again and again, and so are all connections now and
+/// then.
 #[test]
 fn lost_answers_lose_nothing() {
     play(|| async {
@@ -163,7 +168,8 @@ fn killed_workers_lose_nothing() {
     });
 }
 
-/// L4. I10 to I12: a workflow of a thousand tasks, whose workers are killed 50 times, becomes what its plan says.
+/// L4. I10 to I12: a workflow of a thousand tasks, whose workers are killed 50 times, becomes what its plan
+/// says.
 #[test]
 fn a_workflow_survives_kills() {
     play(|| async {
@@ -176,7 +182,8 @@ fn a_workflow_survives_kills() {
     });
 }
 
-/// L6. I5: what a worker reports after others have taken its task is refused. It is told, and goes on working.
+/// L6. I5: what a worker reports after others have taken its task is refused. It is told, and goes on
+/// working.
 #[test]
 fn zombies_are_refused() {
     play(|| async {

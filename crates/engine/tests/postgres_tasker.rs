@@ -1,4 +1,5 @@
-//! Workflows that are changed with document 002's functions in SQL, under workers that run: they see it as if the library had done it.
+//! Workflows that are changed with document 002's functions in SQL, under workers that run: they see it as if
+//! the library had done it.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -149,7 +150,8 @@ steps:
     check(&windlass).await;
 }
 
-/// Every pair of steps, of two workflows, and of what is not there: whether an edge would close a cycle is the same in Rust and in SQL.
+/// Every pair of steps, of two workflows, and of what is not there: whether an edge would close a cycle is
+/// the same in Rust and in SQL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cycle_in_sql_is_one_in_rust() {
     let server = block_in_place(shared);

@@ -1,4 +1,5 @@
-//! Schedules: a task at each slot, once, whoever leads; and what becomes of slots that were missed or that overlap.
+//! Schedules: a task at each slot, once, whoever leads; and what becomes of slots that were missed or that
+//! overlap.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

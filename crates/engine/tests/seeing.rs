@@ -1,4 +1,5 @@
-//! What programs can see of the steps of a workflow: why one is not running, what comes before it, and the picture.
+//! What programs can see of the steps of a workflow: why one is not running, what comes before it, and the
+//! picture.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use windlass::draw::{Drawing, Shape};

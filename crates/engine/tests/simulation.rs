@@ -1,13 +1,16 @@
-//! The simulation: several workers, leaders, programs and operators on one paused clock, over a store that fails on plan.
+//! The simulation: several workers, leaders, programs and operators on one paused clock, over a store that
+//! fails on plan.
 //!
-//! One seed is one run and one trace. Processes are started, stopped, killed, frozen and cut off; calls are refused, held up, done with
-//! their answers lost, or done long after their caller gave up; the store's clock jumps. When the faults stop, everything that was
-//! accepted must end within a bounded time, and what is then in the store must be what handlers did and clients were told.
+//! One seed is one run and one trace. Processes are started, stopped, killed, frozen and cut off; calls are
+//! refused, held up, done with their answers lost, or done long after their caller gave up; the store's clock
+//! jumps. When the faults stop, everything that was accepted must end within a bounded time, and what is then
+//! in the store must be what handlers did and clients were told.
 //!
 //! `WINDLASS_SEEDS=100000` runs more of them; `WINDLASS_SEED=7` repeats one and prints its trace.
 //!
-//! What it does *not* simulate: threads, so that no two things happen at once; a store other than the one in memory; and a frozen
-//! process whose own timers stand still: they go on, but nothing that it does is seen until it thaws.
+//! What it does *not* simulate: threads, so that no two things happen at once; a store other than the one in
+//! memory; and a frozen process whose own timers stand still: they go on, but nothing that it does is seen
+//! until it thaws.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod simulation {
@@ -68,7 +71,8 @@ fn run_all(seeds: std::ops::Range<u64>, mutant: Mutant) -> (Tally, Vec<(u64, Out
     (tally, failed)
 }
 
-/// What must have happened in an ordinary run of seeds, and how often at least. What happens less often is not tested any more.
+/// What must have happened in an ordinary run of seeds, and how often at least. What happens less often is
+/// not tested any more.
 const OFTEN_ENOUGH: &[(&str, u64)] = &[
     ("tasks", 20_000),
     ("claims", 20_000),

@@ -1,4 +1,5 @@
-//! How a worker stops: no more claims, handlers end or are interrupted, everything is told, and nothing waits for ever.
+//! How a worker stops: no more claims, handlers end or are interrupted, everything is told, and nothing waits
+//! for ever.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -238,7 +239,8 @@ fn time_to_stop(fault: Fault, from_the_start: bool) -> std::time::Duration {
     })
 }
 
-/// 10 s of grace, 5 s of patience, 10 s for the last words, and as long as one more heartbeat may take to be given up.
+/// 10 s of grace, 5 s of patience, 10 s for the last words, and as long as one more heartbeat may take to be
+/// given up.
 #[test]
 fn a_worker_stops_although_the_store_is_down() {
     for from_the_start in [true, false] {

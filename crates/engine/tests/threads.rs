@@ -1,5 +1,5 @@
-//! The heartbeat has a thread of its own: a handler that blocks cannot starve it, and it does not outlive its worker. Real threads,
-//! a real clock and a file.
+//! The heartbeat has a thread of its own: a handler that blocks cannot starve it, and it does not outlive its
+//! worker. Real threads, a real clock and a file.
 
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -64,7 +64,8 @@ fn a_handler_that_blocks_the_only_thread_keeps_its_lease() {
     second.block_on(windlass.close()).unwrap();
 }
 
-/// A program drops the runtime without having stopped the worker. Its handlers are gone, and so must its leases be.
+/// A program drops the runtime without having stopped the worker. Its handlers are gone, and so must its
+/// leases be.
 #[test]
 fn a_heartbeat_does_not_outlive_the_runtime_of_its_worker() {
     let windlass = runtime().block_on(Windlass::open("memory:")).unwrap();

@@ -1,4 +1,5 @@
-//! Traces with a tracer: what submits is the parent of what runs, and what was said wins. A tracer is for a whole program, so this is one.
+//! Traces with a tracer: what submits is the parent of what runs, and what was said wins. A tracer is for a
+//! whole program, so this is one.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -20,7 +21,8 @@ struct Seen {
     fields: HashMap<&'static str, String>,
 }
 
-/// Everything that was recorded, by the number of the span. The trace of a span that is part of none is its number.
+/// Everything that was recorded, by the number of the span. The trace of a span that is part of none is its
+/// number.
 type Book = Mutex<HashMap<u64, Seen>>;
 
 fn book() -> &'static Book {

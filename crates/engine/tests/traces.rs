@@ -1,4 +1,5 @@
-//! Traces without a tracer: a task is part of what it was told, and of nothing else, from its submit to its handler.
+//! Traces without a tracer: a task is part of what it was told, and of nothing else, from its submit to its
+//! handler.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! Workflows from end to end: definitions, expressions, lists, workflows within workflows, handlers that read what came before.
+//! Workflows from end to end: definitions, expressions, lists, workflows within workflows, handlers that read
+//! what came before.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};

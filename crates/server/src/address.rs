@@ -1,4 +1,5 @@
-//! Store addresses: what can be told from one without opening it, and how one is shown: never with its password.
+//! Store addresses: what can be told from one without opening it, and how one is shown: never with its
+//! password.
 
 use std::path::Path;
 
@@ -55,7 +56,7 @@ pub(crate) fn hiding(address: &str, error: Error) -> Error {
     if !is_postgres(&shown) {
         return Invalid::new("store address", &shown, expected).into();
     }
-    // Whoever has not been given the password cannot quote it.
+    // A caller without the password cannot quote it.
     match Options::new(&shown) {
         Err(error) => error,
         Ok(_) => {

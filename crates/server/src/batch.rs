@@ -1,7 +1,7 @@
 //! `windlass submit --batch`: a task for each line.
 //!
-//! A file is read twice: first to see that every line is good, so that a mistake changes nothing, then to submit. Standard input
-//! can be read only once, so the error says what was submitted before it.
+//! A file is read twice: first to see that every line is good, so that a mistake changes nothing, then to
+//! submit. Standard input can be read only once, so the error says what was submitted before it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, stdin};

@@ -28,8 +28,9 @@ use shapes::{Shape, Taken};
 
 /// Measure submit, drain, latency and the price of entities, with handlers that do nothing
 ///
-/// Uses fresh files in a temporary directory below the present one, so that the disk is the one that matters, and removes them. With the
-/// address of a PostgreSQL database it uses a schema of its own there, windlass_bench_…, and drops it.
+/// Uses fresh files in a temporary directory below the present one, so that the disk is the one that matters,
+/// and removes them. With the address of a PostgreSQL database it uses a schema of its own there,
+/// windlass_bench_…, and drops it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass bench
@@ -52,7 +53,8 @@ pub(crate) struct BenchArgs {
     /// How often each measurement is made; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one(1_000))]
     rounds: usize,
-    /// Measure workflows of this shape instead: chain:N, fan:N (1, then N, then 1), map:N (the same, of one step) or layers:N (of 100 each)
+    /// Measure workflows of this shape instead: chain:N, fan:N (1, then N, then 1), map:N (the same, of one
+    /// step) or layers:N (of 100 each)
     #[arg(long, value_name = "SHAPE:N")]
     workflow: Vec<Shape>,
     /// Measure only this durability of files; that of a PostgreSQL server is what the server is set to
@@ -258,7 +260,8 @@ async fn one_round(
         batches.last_mut().context("a batch was begun")?.push(task.build()?);
     }
     let begun = Instant::now();
-    // As many callers as a worker would have turns at once: what is measured is the store, not the wait for its answers.
+    // As many callers as a worker would have turns at once: what is measured is the store, not the wait for
+    // its answers.
     let callers = windlass.store().turns_at_once();
     let mut submits = JoinSet::new();
     for caller in 0..callers {

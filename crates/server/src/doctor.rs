@@ -33,8 +33,8 @@ pub(crate) struct DoctorArgs {
     /// An attempt that runs longer than this is worth a note
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
     long: Duration,
-    /// Also read everything in a SQLite store: is the file whole, can every row be read, does every history lead to where its task is,
-    /// do numbers agree with rows. Takes as long as reading all of it
+    /// Also read everything in a SQLite store: is the file whole, can every row be read, does every history
+    /// lead to where its task is, do numbers agree with rows. Takes as long as reading all of it
     #[arg(long)]
     deep: bool,
 }

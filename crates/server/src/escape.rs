@@ -1,5 +1,6 @@
-//! Text from outside on its way to a terminal. Whatever somebody put into a payload, a note or a name, it is shown and not obeyed:
-//! it can neither move the cursor, nor pass for another line, nor turn the reading direction.
+//! Text from outside on its way to a terminal. Whatever somebody put into a payload, a note or a name, it is
+//! shown and not obeyed: it can neither move the cursor, nor pass for another line, nor turn the reading
+//! direction.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -29,8 +30,8 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// JSON on one line: without space between its parts, and with what is unsafe in strings escaped as JSON escapes it. It means the
-/// same.
+/// JSON on one line: without space between its parts, and with what is unsafe in strings escaped as JSON
+/// escapes it. It means the same.
 pub(crate) fn json(text: &str) -> String {
     let (mut safe, mut in_string, mut escaped) = (String::with_capacity(text.len()), false, false);
     for c in text.chars() {

@@ -1,4 +1,5 @@
-//! A program as a handler: the payload on its standard input, the result from its standard output, the log from its standard error.
+//! A program as a handler: the payload on its standard input, the result from its standard output, the log
+//! from its standard error.
 
 use std::io;
 use std::path::PathBuf;
@@ -33,7 +34,8 @@ const TRY_AGAIN: i32 = 75;
 /// The exit code that says that running again is of no use: `EX_DATAERR`.
 const NEVER_AGAIN: i32 = 65;
 
-/// A program begins when it is told to, which is when whoever is to end it knows of it; and never, if the worker dies before.
+/// A program begins when it is told to, which is when whoever is to end it knows of it; and never, if the
+/// worker dies before.
 const GATE: &str = r#"read -r go && exec sh -c "$1""#;
 
 /// `KIND=COMMAND`, as it is typed.
@@ -72,7 +74,8 @@ pub(crate) struct Setup {
     pub(crate) lines: Option<LastLines>,
 }
 
-/// Runs the program that a step of a workflow is: [`run`], but a text keeps all of its blanks except the last end of line.
+/// Runs the program that a step of a workflow is: [`run`], but a text keeps all of its blanks except the last
+/// end of line.
 pub(crate) async fn run_step(context: &Context, setup: &Setup) -> Result<Json, TaskError> {
     let Some(command) = context.step().and_then(|step| step.run.as_deref()) else {
         return Err(TaskError::fail("only a step of a workflow can be a program"));
@@ -80,8 +83,8 @@ pub(crate) async fn run_step(context: &Context, setup: &Setup) -> Result<Json, T
     start(context, command, setup, |text| text.strip_suffix('\n').unwrap_or(text)).await
 }
 
-/// Runs `command` for a task. Exit code 0 is done, 75 or one of [`Setup::again`] try again, 65 fails for good. So does any other, unless the
-/// task is a step of a workflow that says when it is tried again.
+/// Runs `command` for a task. Exit code 0 is done, 75 or one of [`Setup::again`] try again, 65 fails for
+/// good. So does any other, unless the task is a step of a workflow that says when it is tried again.
 pub(crate) async fn run(context: &Context, command: &str, setup: &Setup) -> Result<Json, TaskError> {
     start(context, command, setup, str::trim_end).await
 }
@@ -192,7 +195,8 @@ async fn attend(
     status
 }
 
-/// Waits for the end of a program; asks for it if the task is to stop, and kills the program if it does not listen.
+/// Waits for the end of a program; asks for it if the task is to stop, and kills the program if it does not
+/// listen.
 async fn end(
     child: &mut Child,
     group: &Group,

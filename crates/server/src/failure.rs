@@ -11,7 +11,8 @@ use windlass::{Error, Invalid, Rejected};
 
 use crate::escape::plain;
 
-/// What was typed cannot be meant. It must be the cause, not the context, of an error: only causes can be told apart.
+/// What was typed cannot be meant. It must be the cause, not the context, of an error: only causes can be
+/// told apart.
 #[derive(Debug)]
 pub(crate) struct Usage(String);
 

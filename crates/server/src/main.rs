@@ -1,7 +1,8 @@
 //! `windlass`, the program.
 //!
-//! What it does *not* do: it decides nothing. A command is: decode, call the client, encode. It is a variant of [`Command`] and an
-//! arm of [`dispatch`]; it opens the store through its [`Session`] once it has understood what it was given, and returns an [`Answer`].
+//! What it does *not* do: it decides nothing. A command is: decode, call the client, encode. It is a variant
+//! of [`Command`] and an arm of [`dispatch`]; it opens the store through its [`Session`] once it has
+//! understood what it was given, and returns an [`Answer`].
 
 mod actor;
 mod address;

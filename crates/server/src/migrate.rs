@@ -14,7 +14,8 @@ use crate::table::Table;
 
 /// Bring a database up to this version of the program
 ///
-/// Every command that opens a database does so. Migrations go forward only; take a copy first if you may want to go back.
+/// Every command that opens a database does so. Migrations go forward only; take a copy first if you may want
+/// to go back.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass migrate --dry-run

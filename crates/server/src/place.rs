@@ -1,4 +1,5 @@
-//! Which store a command works on, as it was typed: a store itself, or a server, and what the server needs to let it in.
+//! Which store a command works on, as it was typed: a store itself, or a server, and what the server needs to
+//! let it in.
 
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ const TOKEN: &str = "WINDLASS_TOKEN";
 /// Where tasks live.
 #[derive(Args, Debug)]
 pub(crate) struct PlaceArgs {
-    /// Where tasks live: memory:, sqlite:PATH, sqlite:PATH?durability=normal or postgres://USER:PASSWORD@HOST/DATABASE
-    /// [default: sqlite:windlass.db; for run, a file beside its own]
+    /// Where tasks live: memory:, sqlite:PATH, sqlite:PATH?durability=normal or
+    /// postgres://USER:PASSWORD@HOST/DATABASE [default: sqlite:windlass.db; for run, a file beside its own]
     #[arg(
         long,
         global = true,
@@ -28,7 +29,8 @@ pub(crate) struct PlaceArgs {
         hide_env_values = true
     )]
     store: Option<String>,
-    /// Work through a server instead: http://HOST:PORT or https://HOST:PORT. A token for it is read from WINDLASS_TOKEN
+    /// Work through a server instead: http://HOST:PORT or https://HOST:PORT. A token for it is read from
+    /// WINDLASS_TOKEN
     #[arg(
         long,
         global = true,

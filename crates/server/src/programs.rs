@@ -1,5 +1,5 @@
-//! The programs that run, each with what it started, so that none is left behind: not when its task is over, not when the worker ends, and
-//! not when the worker is killed.
+//! The programs that run, each with what it started, so that none is left behind: not when its task is over,
+//! not when the worker ends, and not when the worker is killed.
 //!
 //! What starts a session of its own (`setsid`) is out of reach: it has left on purpose.
 
@@ -27,8 +27,8 @@ struct Roll {
 impl Programs {
     /// None yet. Fails if there is no shell, without which no program can be started either.
     pub(crate) fn new() -> io::Result<Self> {
-        // Whoever started us may have ignored it, and so would we: then nobody could tell how the first program ended. Once it is
-        // listened to, it stays so.
+        // Whoever started us may have ignored it, and so would we: then nobody could tell how the first
+        // program ended. Once it is listened to, it stays so.
         drop(signal(SignalKind::child())?);
         let roll = Roll { groups: HashSet::new(), keeper: Keeper::start()?, is_closed: false };
         Ok(Self(Arc::new(Mutex::new(roll))))
@@ -38,7 +38,8 @@ impl Programs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a program in a group of its own. The lock is held meanwhile, so that none is started after [`Programs::kill_all`].
+    /// Starts a program in a group of its own. The lock is held meanwhile, so that none is started after
+    /// [`Programs::kill_all`].
     pub(crate) fn start(&self, command: &mut Command) -> io::Result<(Child, Group)> {
         let mut roll = self.roll();
         if roll.is_closed {
@@ -102,21 +103,23 @@ fn send(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
-/// Whether a process of a group has not ended. One that has, and that nobody has taken note of yet, still counts as there to the system.
+/// Whether a process of a group has not ended. One that has, and that nobody has taken note of yet, still
+/// counts as there to the system.
 fn runs(group: Pid) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc/") else { return true };
     let group = group.as_raw_nonzero().to_string();
     processes.flatten().any(|process| {
         let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        // The state, the parent and the group follow the name, which may have anything in it but ends with the last parenthesis.
+        // The state, the parent and the group follow the name, which may have anything in it but ends with
+        // the last parenthesis.
         let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
         let mut fields = fields.split(' ');
         fields.next().is_some_and(|state| !matches!(state, "Z" | "X")) && fields.nth(1) == Some(&group)
     })
 }
 
-/// A shell that outlives the worker by a moment, and kills what the worker could not. It is told which groups there are; when it hears
-/// nothing more because the worker is gone, those that are left are killed.
+/// A shell that outlives the worker by a moment, and kills what the worker could not. It is told which groups
+/// there are; when it hears nothing more because the worker is gone, those that are left are killed.
 #[derive(Debug)]
 struct Keeper(process::Child);
 

@@ -15,7 +15,8 @@ use crate::show::Answer;
 
 /// Delete tasks that have been over for long enough, of all namespaces
 ///
-/// States that are not named are kept for ever. A worker that leads does the same by itself if it was started with --keep.
+/// States that are not named are kept for ever. A worker that leads does the same by itself if it was started
+/// with --keep.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass prune --keep completed=7d --keep failed=30d

@@ -83,7 +83,8 @@ impl QueueJson {
         states.iter().filter_map(|state| self.tasks.get(state.word())).sum()
     }
 
-    /// All queues of a namespace, or of all: those that have tasks, are paused, or are taken by a live worker.
+    /// All queues of a namespace, or of all: those that have tasks, are paused, or are taken by a live
+    /// worker.
     pub(crate) async fn all(client: &Client, scope: Option<&Name>) -> Result<Vec<Self>, Error> {
         let store = client.store();
         let now = store.now().await?;

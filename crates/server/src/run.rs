@@ -1,9 +1,10 @@
 //! `windlass run FILE`: a workflow file, run here and to its end, with no server.
 //!
-//! The file is checked ([`file`]), its definition is kept in a store beside it, and it is decided which run this is ([`which`]): one that was
-//! stopped or killed goes on. A worker in this process runs the programs; what happens, to it and to the workflows within it ([`flow`]), is read from the store ([`follow`]) as events
-//! ([`event`]) and told to whoever listens ([`voice`]): a tree on a terminal ([`view`], [`tree`], [`screen`]), lines, or JSON. The end is a
-//! [`summary`].
+//! The file is checked ([`file`]), its definition is kept in a store beside it, and it is decided which run
+//! this is ([`which`]): one that was stopped or killed goes on. A worker in this process runs the programs;
+//! what happens, to it and to the workflows within it ([`flow`]), is read from the store ([`follow`]) as
+//! events ([`event`]) and told to whoever listens ([`voice`]): a tree on a terminal ([`view`], [`tree`],
+//! [`screen`]), lines, or JSON. The end is a [`summary`].
 
 mod event;
 mod file;
@@ -48,7 +49,8 @@ use summary::Summary;
 use voice::Voice;
 use which::{Chosen, Wish};
 
-/// How long this worker may be silent. Short, so that what it held when it was killed comes back soon even where it cannot be seen that it is gone.
+/// How long this worker may be silent. Short, so that what it held when it was killed comes back soon even
+/// where it cannot be seen that it is gone.
 const DEAD_AFTER: Duration = Duration::from_secs(10);
 
 /// How long a program may go on after it was asked to end.
@@ -60,7 +62,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// How long nothing is looked at although nothing was heard.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Between two looks, at least. A large workflow is looked at less often: looking takes a sixth of the time at most.
+/// Between two looks, at least. A large workflow is looked at less often: looking takes a sixth of the time
+/// at most.
 const REST: Duration = Duration::from_millis(50);
 
 /// Between two pictures of the tree.
@@ -68,13 +71,15 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Run a workflow file here, to its end, with no server
 ///
-/// Steps with `run` are programs: each is given its input as JSON on its standard input, and what it writes to its standard output is its
-/// result: JSON if it is, text otherwise. What it writes to its standard error is its log. Exit code 0 means done, 75 try again, any other
-/// that it failed for good; where the step or the defaults say `retry`, any but 65 is tried again. Programs run in the directory of the file.
+/// Steps with `run` are programs: each is given its input as JSON on its standard input, and what it writes
+/// to its standard output is its result: JSON if it is, text otherwise. What it writes to its standard error
+/// is its log. Exit code 0 means done, 75 try again, any other that it failed for good; where the step or the
+/// defaults say `retry`, any but 65 is tried again. Programs run in the directory of the file.
 ///
-/// What happens is kept in a file beside it: flow.windlass.db for flow.yaml. Stopped with Ctrl-C, or killed, the same command with the same
-/// file and input goes on where it stopped. A run whose end was shown is followed by a new one; until then the same command shows that end. (Its durability is normal: the last moments before
-/// a power cut may be lost. --store sqlite:PATH gives the full one.)
+/// What happens is kept in a file beside it: flow.windlass.db for flow.yaml. Stopped with Ctrl-C, or killed,
+/// the same command with the same file and input goes on where it stopped. A run whose end was shown is
+/// followed by a new one; until then the same command shows that end. (Its durability is normal: the last
+/// moments before a power cut may be lost. --store sqlite:PATH gives the full one.)
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass run flow.yaml

@@ -44,8 +44,8 @@ impl Session {
         format!("{name} {}", without_password(self.address()))
     }
 
-    /// What programs that this one starts find in their environment. Unless the store is passed on to them, they find neither where it is nor what opens
-    /// it: nothing that this program reads for itself.
+    /// What programs that this one starts find in their environment. Unless the store is passed on to them,
+    /// they find neither where it is nor what opens it: nothing that this program reads for itself.
     pub(crate) fn environment(&self, pass_store: bool) -> Environment {
         if !pass_store {
             let is_postgres = is_postgres(self.address());
@@ -146,7 +146,8 @@ impl Session {
         Ok(postgres::Options::new(self.address()).map_err(|error| hiding(self.address(), error))?)
     }
 
-    /// The migrations that the store has had and those it has yet to get, in order. Only looks. A store in memory has none.
+    /// The migrations that the store has had and those it has yet to get, in order. Only looks. A store in
+    /// memory has none.
     pub(crate) async fn migrations(&self) -> Result<Vec<Migration>> {
         match sqlite_path(self.address()) {
             Some(path) => Ok(sqlite::migrations(path)?),

@@ -41,7 +41,8 @@ impl Signals {
     }
 }
 
-/// The signals that a process was told to ignore when it was started, one bit each from SIGHUP on, as Linux tells them.
+/// The signals that a process was told to ignore when it was started, one bit each from SIGHUP on, as Linux
+/// tells them.
 fn ignored(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
     u64::from_str_radix(line.trim(), 16).ok()

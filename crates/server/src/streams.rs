@@ -1,4 +1,5 @@
-//! What goes into a program and what comes out of it. Whatever has been read is kept, wherever reading is broken off.
+//! What goes into a program and what comes out of it. Whatever has been read is kept, wherever reading is
+//! broken off.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use windlass::{Context, TaskId, limits};
 
-/// Tells a program to begin, if it still may, and gives it the payload. One that does not read it is not at fault.
+/// Tells a program to begin, if it still may, and gives it the payload. One that does not read it is not at
+/// fault.
 pub(crate) async fn feed(
     stdin: Option<impl AsyncWrite + Unpin>,
     payload: &str,

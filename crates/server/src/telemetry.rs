@@ -1,5 +1,5 @@
-//! What the program tells about itself while it works: lines of log for people and, if it is built with the feature `otel` and the
-//! environment names a collector, spans for machines.
+//! What the program tells about itself while it works: lines of log for people and, if it is built with the
+//! feature `otel` and the environment names a collector, spans for machines.
 
 use std::io::Write;
 

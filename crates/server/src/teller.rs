@@ -1,5 +1,5 @@
-//! What a command that takes its time tells people, on standard error. Telling never waits: a terminal that is held, or a pipe that nobody
-//! reads, stops no work.
+//! What a command that takes its time tells people, on standard error. Telling never waits: a terminal that
+//! is held, or a pipe that nobody reads, stops no work.
 
 use std::io::{self, Write, stderr};
 use std::sync::Arc;

@@ -20,7 +20,8 @@ impl TraceArgs {
     }
 }
 
-/// What this program is part of. Who set the variable may have meant another program: what cannot be read is as if it were not there.
+/// What this program is part of. Who set the variable may have meant another program: what cannot be read is
+/// as if it were not there.
 pub(crate) fn from_environment() -> Option<TraceParent> {
     std::env::var(VARIABLE).ok()?.parse().ok()
 }

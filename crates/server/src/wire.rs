@@ -38,7 +38,8 @@ pub(crate) struct NewTaskJson {
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     max_attempts: Option<Option<u32>>,
     retry: Option<RetryJson>,
-    /// While a task of this namespace and kind with this key exists, submitting it again answers with the first.
+    /// While a task of this namespace and kind with this key exists, submitting it again answers with the
+    /// first.
     idempotency_key: Option<String>,
     on_conflict: Option<OnConflictJson>,
     /// What it acts on, written `type:id`: one task of an entity is in progress at a time.
@@ -59,7 +60,8 @@ pub(crate) struct NewTaskJson {
     /// Words to find it by.
     #[serde(default)]
     tags: Vec<String>,
-    /// What it is part of, a W3C trace context such as `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`; what the header says unless said.
+    /// What it is part of, a W3C trace context such as
+    /// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`; what the header says unless said.
     traceparent: Option<String>,
 }
 
@@ -245,7 +247,8 @@ pub(crate) struct OutcomeJson {
     started_at: Option<String>,
 }
 
-/// How a handler ended: it did it, it failed, it asks for another time, it gives it back unfinished, or it found that it is not to be done.
+/// How a handler ended: it did it, it failed, it asks for another time, it gives it back unfinished, or it
+/// found that it is not to be done.
 #[derive(Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = OutcomeWord)]

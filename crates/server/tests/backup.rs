@@ -255,7 +255,8 @@ async fn load(
     }
 }
 
-/// What is known of a store that was copied between two moments: later answers are unknown, later requests were never made.
+/// What is known of a store that was copied between two moments: later answers are unknown, later requests
+/// were never made.
 fn as_of(events: Vec<Event>, begun: Timestamp, ended: Timestamp) -> Vec<Event> {
     let is_known = |event: &Event| match event.what {
         What::Invoked { .. } => event.at <= ended,
@@ -264,8 +265,8 @@ fn as_of(events: Vec<Event>, begun: Timestamp, ended: Timestamp) -> Vec<Event> {
     events.into_iter().filter(is_known).collect()
 }
 
-/// A backup under full load, after which the server is killed and its machine lost: the copy holds everything that was acknowledged
-/// before it began, and is a sound store.
+/// A backup under full load, after which the server is killed and its machine lost: the copy holds everything
+/// that was acknowledged before it began, and is a sound store.
 #[test]
 fn a_backup_under_load_is_whole() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -1,5 +1,5 @@
-//! Pages of `docs/` as a person would follow them: everything in the shell blocks of a page is pasted into one shell, from
-//! top to bottom, and what that prints is compared with what the page says.
+//! Pages of `docs/` as a person would follow them: everything in the shell blocks of a page is pasted into
+//! one shell, from top to bottom, and what that prints is compared with what the page says.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

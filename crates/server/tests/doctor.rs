@@ -37,7 +37,8 @@ fn look(place: &Place, arguments: &[&str]) -> (String, i32, Vec<String>) {
     (answer["level"].as_str().unwrap().into(), said.code, findings)
 }
 
-/// The same for a store that nobody else uses: nothing is changed by looking, and people are told what programs are.
+/// The same for a store that nobody else uses: nothing is changed by looking, and people are told what
+/// programs are.
 fn examine(place: &Place, arguments: &[&str]) -> (String, i32, Vec<String>) {
     let before = (rows(place), place.files());
     let (level, code, findings) = look(place, arguments);
@@ -161,7 +162,8 @@ fn a_lease_of_a_worker_that_was_killed() {
     let mut talk = place.fifo("talk");
     let id = place.submit(&["hang"]);
     let hang = ["--exec", "hang=echo $$ > talk; sleep 1000", "--dead-after", "1s"];
-    // A term lasts about as long as a worker may be silent: who led and died may or may not still count as the leader.
+    // A term lasts about as long as a worker may be silent: who led and died may or may not still count as
+    // the leader.
     for (lead, advice) in [(&["--no-lead"][..], "no worker leads; start one that may"), (&[], "worker")] {
         let worker = place.work(&[&hang[..], lead].concat());
         let program = talk.number();

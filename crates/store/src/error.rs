@@ -24,19 +24,19 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed; open it again")]
     Closed,
-    /// The store cannot write or read now: a full disk, a lock that is not given up, a failed device. Nothing was
-    /// changed, and the request may be repeated.
+    /// The store cannot write or read now: a full disk, a lock that is not given up, a failed device. Nothing
+    /// was changed, and the request may be repeated.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The store failed in the very moment of making a change durable, so it is not known whether it was made.
-    /// Resolve it by reading the task, never by blind repetition.
+    /// The store failed in the very moment of making a change durable, so it is not known whether it was
+    /// made. Resolve it by reading the task, never by blind repetition.
     #[error("it is unknown whether the change was made: {0}; read the task to find out")]
     Unknown(String),
     /// The database or server cannot be used by this version, or is none of Windlass at all.
     #[error("the store cannot be used: {0}")]
     Unusable(String),
-    /// The store's file was removed, moved or replaced while it was open. Nothing was changed, and nothing is accepted until
-    /// the store is opened again.
+    /// The store's file was removed, moved or replaced while it was open. Nothing was changed, and nothing is
+    /// accepted until the store is opened again.
     #[error(
         "the store's file is not where it was: {0}; put it back or restore a backup, then open the store again"
     )]

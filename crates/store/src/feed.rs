@@ -1,5 +1,5 @@
-//! What all stores decide alike about the feed of changes: whether it has to be switched on, and what one who goes on from a place is
-//! told.
+//! What all stores decide alike about the feed of changes: whether it has to be switched on, and what one who
+//! goes on from a place is told.
 
 use windlass_core::{Event, EventId, Events, Timestamp, limits};
 

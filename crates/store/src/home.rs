@@ -1,4 +1,5 @@
-//! The thread that connections live on. No handler can starve it, and whatever becomes of a caller, its call goes on.
+//! The thread that connections live on. No handler can starve it, and whatever becomes of a caller, its call
+//! goes on.
 
 use std::thread;
 

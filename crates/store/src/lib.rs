@@ -1,9 +1,10 @@
 //! Where the rows of Windlass live.
 //!
-//! [`Store`] is the trait that everything above speaks to; [`MemoryStore`] is its executable specification and
-//! [`SqliteStore`] the embedded default; `RemoteStore` has a Windlass server do it. All meaning comes from `windlass-core`: a store loads the rows a command
-//! concerns, calls `transition`, and writes the answer atomically. The `conformance` feature holds the suite that every
-//! store passes; a new store is its storage code and about fifteen lines of test wiring.
+//! [`Store`] is the trait that everything above speaks to; [`MemoryStore`] is its executable specification
+//! and [`SqliteStore`] the embedded default; `RemoteStore` has a Windlass server do it. All meaning comes
+//! from `windlass-core`: a store loads the rows a command concerns, calls `transition`, and writes the answer
+//! atomically. The `conformance` feature holds the suite that every store passes; a new store is its storage
+//! code and about fifteen lines of test wiring.
 //!
 //! What this crate does *not* do: it runs no handlers, keeps no loops or timers, and decides no transitions.
 

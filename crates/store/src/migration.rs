@@ -1,7 +1,7 @@
 //! Numbered migrations: what every SQL store keeps to.
 //!
-//! They go forward only. Each is applied once, recorded with a checksum of its text, and never edited afterwards: a changed one is
-//! refused, and so is a database that a newer version has migrated.
+//! They go forward only. Each is applied once, recorded with a checksum of its text, and never edited
+//! afterwards: a changed one is refused, and so is a database that a newer version has migrated.
 
 use windlass_core::Timestamp;
 
@@ -21,7 +21,8 @@ pub struct Migration {
 /// The migrations of a store, in order, each with its name and text; the first is number 1.
 pub(crate) type Known = [(&'static str, &'static str)];
 
-/// Checks those that a database has had, each with its checksum. One that this program does not know, or knows otherwise, is refused.
+/// Checks those that a database has had, each with its checksum. One that this program does not know, or
+/// knows otherwise, is refused.
 pub(crate) fn check(applied: Vec<(Migration, String)>, known: &Known) -> Result<Vec<Migration>> {
     if let Some((Migration { version, .. }, _)) = applied.get(known.len()..).and_then(<[_]>::last) {
         let known = known.len();

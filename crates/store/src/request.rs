@@ -91,8 +91,8 @@ impl Claim {
             && self.kinds.contains(&spec.kind)
     }
 
-    /// How many tasks it promotes at most if it finds nothing but what is due. Not fewer than some: a row that cannot be read, or is parked
-    /// when it is promoted, does not keep it from those behind.
+    /// How many tasks it promotes at most if it finds nothing but what is due. Not fewer than some: a row
+    /// that cannot be read, or is parked when it is promoted, does not keep it from those behind.
     pub(crate) fn most_due(&self) -> usize {
         if self.limit == 0 { 0 } else { self.limit.clamp(limits::DUE_AT_ONCE, limits::BATCH) }
     }
@@ -191,8 +191,8 @@ pub struct Due {
     pub commands: Vec<Command>,
     /// Schedules whose next slot has come, earliest first.
     pub schedules: Vec<Schedule>,
-    /// The next moment at which a waiting task or a schedule becomes due, if neither list is full; or an earlier one, at which a store
-    /// that was hindered from looking at everything wants to be asked again.
+    /// The next moment at which a waiting task or a schedule becomes due, if neither list is full; or an
+    /// earlier one, at which a store that was hindered from looking at everything wants to be asked again.
     pub next: Option<Timestamp>,
     /// When the first of the live workers counts as dead, unless it is heard of.
     pub silent_at: Option<Timestamp>,
@@ -282,8 +282,8 @@ impl Page {
         check_limit(self.limit)
     }
 
-    /// The first rows that are wanted, and where to go on. Looks at no more than [`limits::PAGE_SCAN`] rows, which come in the order of
-    /// the page, each with its place.
+    /// The first rows that are wanted, and where to go on. Looks at no more than [`limits::PAGE_SCAN`] rows,
+    /// which come in the order of the page, each with its place.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn pick<T, E>(
         &self,
@@ -373,7 +373,8 @@ pub struct AuditListing {
     pub next: Option<Cursor>,
 }
 
-/// What has happened since a store was opened, as far as anyone may be waiting for it. Only differences mean anything.
+/// What has happened since a store was opened, as far as anyone may be waiting for it. Only differences mean
+/// anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rings {
     /// Something became claimable.
@@ -445,7 +446,8 @@ impl Rings {
 /// What one look of the reconcile chore found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Reconciled {
-    /// What was wrong and has been put right. Always 0, unless something else than Windlass wrote to the store.
+    /// What was wrong and has been put right. Always 0, unless something else than Windlass wrote to the
+    /// store.
     pub repaired: u64,
     /// Where to go on; absent at the end.
     pub next: Option<String>,

@@ -57,7 +57,8 @@ pub struct DefinitionLine {
     pub created_at: Timestamp,
 }
 
-/// Checks a definition before anything is written. Its content is what is kept and compared: all of it but the version.
+/// Checks a definition before anything is written. Its content is what is kept and compared: all of it but
+/// the version.
 pub(crate) fn check_definition(definition: Definition) -> Result<(Arc<Blueprint>, String), Rejected> {
     // One that cannot be is refused before it is left out.
     let blueprint = Blueprint::of(definition).map_err(|flaws| Rejected::Unsound { flaws })?;
@@ -214,8 +215,8 @@ impl Blueprints {
         followed.insert(workflow, blueprint.clone());
     }
 
-    /// The steps that are concerned when a task of a workflow is completed, if that is known: its children, or the step whose item it is.
-    /// With each whether it may be in a lane.
+    /// The steps that are concerned when a task of a workflow is completed, if that is known: its children,
+    /// or the step whose item it is. With each whether it may be in a lane.
     #[cfg(feature = "postgres")]
     pub(crate) fn concerned(&self, task: TaskId) -> Vec<(TaskId, bool)> {
         let (id, windlass_core::Place { step, item }) =
@@ -236,11 +237,13 @@ impl Blueprints {
     }
 }
 
-/// What a turn has done to the tasks of workflows, until that is followed up: once for each workflow, in the order of their ids.
+/// What a turn has done to the tasks of workflows, until that is followed up: once for each workflow, in the
+/// order of their ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched(BTreeMap<WorkflowId, Noted>);
 
-/// What was done to the tasks of one workflow, in the order in which it was: a list may be made, cleared and made again in one turn.
+/// What was done to the tasks of one workflow, in the order in which it was: a list may be made, cleared and
+/// made again in one turn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted(Vec<Note>);
 
@@ -254,7 +257,8 @@ enum Note {
 }
 
 impl Touched {
-    /// Takes note of what `changes` does to `task` and to those that it makes. What does not concern a workflow is nothing to take note of.
+    /// Takes note of what `changes` does to `task` and to those that it makes. What does not concern a
+    /// workflow is nothing to take note of.
     pub(crate) fn note(&mut self, task: &Task, changes: &Changes) {
         let Some(workflow) = task.spec.workflow else { return };
         for change in &changes.tasks {

@@ -1,4 +1,5 @@
-//! A store around a store: one place to run code around every verb, for metrics, spans, or failures made on purpose.
+//! A store around a store: one place to run code around every verb, for metrics, spans, or failures made on
+//! purpose.
 
 use std::sync::Arc;
 

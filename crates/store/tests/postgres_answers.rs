@@ -1,5 +1,5 @@
-//! What the PostgreSQL store answers when the server or the way to it fails: done, not done, or unknown, and never the wrong one of
-//! these. It gets over all of it without being opened again.
+//! What the PostgreSQL store answers when the server or the way to it fails: done, not done, or unknown, and
+//! never the wrong one of these. It gets over all of it without being opened again.
 #![cfg(all(unix, feature = "postgres", feature = "conformance"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a leader's term is.
 const TERM: Duration = Duration::from_secs(60);
 
-/// The server of the tests that do nothing to it. Its machine does not fail, so that nobody has to wait for the disk.
+/// The server of the tests that do nothing to it. Its machine does not fail, so that nobody has to wait for
+/// the disk.
 fn unharmed() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(start)
@@ -59,8 +60,8 @@ impl Bed {
         Self { server, schema, proxy, far: Arc::new(far), near }
     }
 
-    /// Makes a call whose COMMIT reaches the server and whose answer does not come back. It must be unknown what became of it, and
-    /// the next call must not suffer.
+    /// Makes a call whose COMMIT reaches the server and whose answer does not come back. It must be unknown
+    /// what became of it, and the next call must not suffer.
     async fn lose<T: Debug>(&self, verb: &str, call: impl Future<Output = Result<T>>) {
         let before = self.proxy.answers_dropped();
         self.proxy.drop_answer_after_commit(1);
@@ -309,7 +310,8 @@ async fn an_unreachable_server_is_named() {
     assert_eq!(far.claim(claim_of(&worker(), 1)).await.unwrap().len(), 1, "it goes on");
 }
 
-/// A pool whose only connection gets no answer: who waits for it is told so after 10 s, and nothing is lost when the answer comes.
+/// A pool whose only connection gets no answer: who waits for it is told so after 10 s, and nothing is lost
+/// when the answer comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exhausted_pool_is_unavailable() {
     let bed = Bed::with("exhausted", "&connections=1").await;
@@ -333,7 +335,8 @@ async fn an_exhausted_pool_is_unavailable() {
     assert_eq!(bed.far.counts().await.unwrap(), [], "and then there is a connection");
 }
 
-/// A row that somebody else keeps locked for longer than 20 s: given up, nothing changed, and others are not held up.
+/// A row that somebody else keeps locked for longer than 20 s: given up, nothing changed, and others are not
+/// held up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_not_given_up_is_unavailable() {
     let bed = Bed::new("row_locked").await;
@@ -358,8 +361,8 @@ async fn a_lock_that_is_not_given_up_is_unavailable() {
     assert!(done.changed, "and then it works");
 }
 
-/// A server that is stopped and comes back, by order or by a crash: the store is not opened again, what was acknowledged is there, and bells
-/// ring as before.
+/// A server that is stopped and comes back, by order or by a crash: the store is not opened again, what was
+/// acknowledged is there, and bells ring as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_is_survived() {
     let server = start();
@@ -409,8 +412,8 @@ async fn listens_again(one: &PostgresStore, other: &PostgresStore, sure: &mut u6
 async fn listens(store: &PostgresStore) -> bool {
     store.describe().await.unwrap().contains(&("wake-up".into(), "notifications".into()))
 }
-/// A process that stands still in the middle of a transaction, or a machine that is cut off there, holds its locks. I17: others get them
-/// before a worker's lease is over twice.
+/// A process that stands still in the middle of a transaction, or a machine that is cut off there, holds its
+/// locks. I17: others get them before a worker's lease is over twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_stands_still_in_a_transaction_gives_up_its_locks() {
     let bed = Bed::new("stands_still").await;

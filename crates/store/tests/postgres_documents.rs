@@ -1,5 +1,5 @@
-//! The relations that the source documents name, as views over the store's own rows, each document's in a schema of its own: their
-//! columns and their words.
+//! The relations that the source documents name, as views over the store's own rows, each document's in a
+//! schema of its own: their columns and their words.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::num::NonZeroU32;
@@ -322,7 +322,8 @@ fn tasks_speak_the_words_of_document_001() {
     });
 }
 
-/// What went wrong last is still told when the task is tried again, and by how much the payload is more than jsonb can hold.
+/// What went wrong last is still told when the task is tried again, and by how much the payload is more than
+/// jsonb can hold.
 #[test]
 fn document_001_shows_the_last_error_and_any_payload() {
     runtime().block_on(async {
@@ -436,7 +437,8 @@ fn status_history_speaks_the_words_of_document_003() {
     });
 }
 
-/// 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in order.
+/// 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in
+/// order.
 #[test]
 fn status_history_follows_a_long_life() {
     runtime().block_on(async {

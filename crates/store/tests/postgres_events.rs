@@ -1,5 +1,6 @@
-//! The feed of changes where only PostgreSQL can get it wrong: transactions that end in another order than they began, changes that SQL makes, old
-//! snapshots, those who were at work when somebody began to listen, and roles with few rights.
+//! The feed of changes where only PostgreSQL can get it wrong: transactions that end in another order than
+//! they began, changes that SQL makes, old snapshots, those who were at work when somebody began to listen,
+//! and roles with few rights.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
@@ -51,7 +52,8 @@ async fn submit_sql(client: &Client, n: u8) {
     client.batch_execute(&format!("SELECT submit('k', id => '{}')", id(n))).await.unwrap();
 }
 
-/// Whoever is given the lower number may commit later. Nothing is told past it until it has ended, and then both are.
+/// Whoever is given the lower number may commit later. Nothing is told past it until it has ended, and then
+/// both are.
 #[tokio::test]
 async fn an_open_transaction_delays_and_loses_nothing() {
     let store = open("events_open").await;
@@ -80,7 +82,8 @@ async fn an_open_transaction_delays_and_loses_nothing() {
     );
 }
 
-/// Who was given the lower number may change what one with a higher number has made, if that one was quicker. What comes last is told last.
+/// Who was given the lower number may change what one with a higher number has made, if that one was quicker.
+/// What comes last is told last.
 #[tokio::test]
 async fn changes_of_a_task_are_told_in_their_order() {
     let store = open("events_order").await;
@@ -127,7 +130,8 @@ async fn an_old_snapshot_does_not_keep_it_silent() {
     assert_eq!(told(&store, &mut last, id(1)).await, [(id(1), State::Pending)]);
 }
 
-/// One that had changed tasks already may not have known: who begins to listen waits for it. One that only looks is not waited for.
+/// One that had changed tasks already may not have known: who begins to listen waits for it. One that only
+/// looks is not waited for.
 #[tokio::test]
 async fn who_begins_waits_for_those_at_work() {
     let store = std::sync::Arc::new(open("events_begin").await);

@@ -1,8 +1,10 @@
-//! Every statement inside the SQL functions reads a few rows by an index, however many tasks there are: with plans that a connection made
-//! while the store was empty, with new ones on tables that have grown since the server last looked, and on analysed tables.
+//! Every statement inside the SQL functions reads a few rows by an index, however many tasks there are: with
+//! plans that a connection made while the store was empty, with new ones on tables that have grown since the
+//! server last looked, and on analysed tables.
 //!
-//! The server tells the plan of every statement that a call runs, and how many rows it read (`auto_explain`). A statement that
-//! reads a table and that no call here runs fails the test too. `WINDLASS_FINISHED_TASKS` says how many tasks the store has; default 50,000.
+//! The server tells the plan of every statement that a call runs, and how many rows it read (`auto_explain`).
+//! A statement that reads a table and that no call here runs fails the test too. `WINDLASS_FINISHED_TASKS`
+//! says how many tasks the store has; default 50,000.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use std::collections::BTreeSet;
@@ -40,7 +42,8 @@ const MOST_ROWS: f64 = 150.0;
 /// More pages than any statement here has reason to look at.
 const MOST_PAGES: f64 = 1500.0;
 
-/// What the calls act on. `{flow}` is a workflow in process, `{done}` one that is complete, `{step}` a step of the first.
+/// What the calls act on. `{flow}` is a workflow in process, `{done}` one that is complete, `{step}` a step
+/// of the first.
 const CALLS: [&str; 56] = [
     "SELECT submit('k', '1')",
     "SELECT submit('k', '1', key => 'one', tags => '{a,b}', actor => 'ada')",
@@ -140,7 +143,8 @@ impl Caller {
         Some(Self { client, told })
     }
 
-    /// Makes all calls, and then once more, since the first time reads the server's catalogue as well. Returns the plans of the second time.
+    /// Makes all calls, and then once more, since the first time reads the server's catalogue as well.
+    /// Returns the plans of the second time.
     async fn calls(&mut self, flow: WorkflowId, done: &str) -> Vec<Plan> {
         self.calls_once(flow, done).await;
         self.calls_once(flow, done).await
@@ -333,7 +337,8 @@ async fn counts_follow_savepoints() {
     store.close().await.unwrap();
 }
 
-/// Finished tasks from the day before yesterday: workflows of four steps, and as many lone tasks. Messages, entities and a long lane.
+/// Finished tasks from the day before yesterday: workflows of four steps, and as many lone tasks. Messages,
+/// entities and a long lane.
 const FULL: &str = "SET search_path = windlass;
     INSERT INTO workflows (id, namespace, name, version, definition, priority, nesting, created_at, state, paused, waiting, nested, active,
         timed, done, skipped, cancelled, failed, updated_at, finished_at, entries, retries, rank)

@@ -1,4 +1,5 @@
-//! Submitting with SQL: the same tasks, limits and wake-ups as through the store, inside anybody's transaction.
+//! Submitting with SQL: the same tasks, limits and wake-ups as through the store, inside anybody's
+//! transaction.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeSet;
@@ -229,7 +230,8 @@ fn arguments(payload: &str, members: &str) -> String {
     args
 }
 
-/// All about a task but what differs between two submits of the same: its id and when it was. What follows from these is checked.
+/// All about a task but what differs between two submits of the same: its id and when it was. What follows
+/// from these is checked.
 fn normal(mut record: Record) -> Record {
     let created = record.task.spec.created_at;
     let (spec, status) = (&mut record.task.spec, &mut record.task.status);
@@ -250,7 +252,8 @@ async fn normal_of(store: &PostgresStore, id: TaskId) -> Record {
     normal(store.task(id).await.unwrap().expect("it was submitted"))
 }
 
-/// The same tasks, one after the other through SQL, all at once through SQL, and through the store, are the same.
+/// The same tasks, one after the other through SQL, all at once through SQL, and through the store, are the
+/// same.
 #[test]
 fn sql_submits_what_the_store_submits() {
     runtime().block_on(async {
@@ -295,7 +298,8 @@ fn sql_submits_what_the_store_submits() {
     });
 }
 
-/// Ids are of version 7 and follow time; a long actor is cut where the store cuts it; payloads that only JSON text can hold go through.
+/// Ids are of version 7 and follow time; a long actor is cut where the store cuts it; payloads that only JSON
+/// text can hold go through.
 #[test]
 fn what_a_table_cannot_show() {
     runtime().block_on(async {
@@ -471,7 +475,8 @@ async fn heard(watch: &mut watch::Receiver<Rings>, which: impl Fn(&Rings) -> boo
     *tokio::time::timeout(PATIENCE, waiting).await.expect("the bell is rung").unwrap()
 }
 
-/// Nothing is seen or heard of a task before its transaction is committed; and nothing ever, if it is rolled back.
+/// Nothing is seen or heard of a task before its transaction is committed; and nothing ever, if it is rolled
+/// back.
 #[test]
 fn tasks_come_with_the_transaction() {
     runtime().block_on(async {
@@ -487,7 +492,8 @@ fn tasks_come_with_the_transaction() {
         assert_eq!(store.task(lost).await.unwrap(), None, "not before the commit");
         client.batch_execute("ROLLBACK").await.unwrap();
         assert_eq!(rows(&client, "bells").await, nothing);
-        // Notifications arrive in the order of commits, so that one that comes after shows that none came before.
+        // Notifications arrive in the order of commits, so that one that comes after shows that none came
+        // before.
         other.batch_execute("SELECT pg_notify('bells', ' s')").await.unwrap();
         let after = heard(&mut watch, |rings| rings.settled > before.settled).await;
         assert_eq!((after.claimable, after.timed), (before.claimable, before.timed), "nothing was rung");
@@ -598,7 +604,8 @@ fn a_key_that_is_rolled_back_is_free() {
     });
 }
 
-/// A transaction that lasts keeps nobody from work: neither its counts nor its keys are in the way of the store's.
+/// A transaction that lasts keeps nobody from work: neither its counts nor its keys are in the way of the
+/// store's.
 #[test]
 fn a_long_transaction_is_not_waited_for() {
     runtime().block_on(async {
@@ -693,8 +700,8 @@ fn lanes_are_kept() {
     });
 }
 
-/// 0.8: a slot is given once, also while a transaction that takes it is not yet committed; the store and SQL wait for
-/// each other at the same lock.
+/// 0.8: a slot is given once, also while a transaction that takes it is not yet committed; the store and SQL
+/// wait for each other at the same lock.
 #[test]
 fn a_lane_is_held_until_the_commit() {
     runtime().block_on(async {
@@ -733,7 +740,8 @@ fn a_lane_is_held_until_the_commit() {
     });
 }
 
-/// From a trigger, by a role that may submit and nothing else, whatever its search path and its temporary tables are called.
+/// From a trigger, by a role that may submit and nothing else, whatever its search path and its temporary
+/// tables are called.
 #[test]
 fn a_trigger_submits_for_a_role_that_may_only_submit() {
     runtime().block_on(async {

@@ -1,5 +1,5 @@
-//! Every statement has one sane plan, whatever the server believes about the sizes of tables: by index, on tables that are empty, that have
-//! grown since, and that were analysed.
+//! Every statement has one sane plan, whatever the server believes about the sizes of tables: by index, on
+//! tables that are empty, that have grown since, and that were analysed.
 #![allow(clippy::expect_used, clippy::panic)]
 
 use windlass_store::Store;
@@ -69,7 +69,8 @@ fn statements_are_answered_by_index() {
     check(&server, &schema, "analysed tables");
 }
 
-/// Looks at the plan of every statement that is the same for all values, which is the one with the least to go by.
+/// Looks at the plan of every statement that is the same for all values, which is the one with the least to
+/// go by.
 fn check(server: &Server, schema: &Schema, when: &str) {
     for (name, text) in statements(schema) {
         if MAY_SCAN.contains(&name) {

@@ -1,4 +1,5 @@
-//! The PostgreSQL store through PgBouncer in transaction mode, where each transaction may run on another connection of the server.
+//! The PostgreSQL store through PgBouncer in transaction mode, where each transaction may run on another
+//! connection of the server.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, missing_docs)]
 
@@ -249,7 +250,8 @@ async fn a_load_through_a_pooler_is_done_once_and_without_named_statements() {
     assert!(executed > 100 && named.is_empty(), "{executed} executed, with names: {named:#?}");
 }
 
-/// The look at the server's log would find named statements: where no pooler is in between, the hot ones have names.
+/// The look at the server's log would find named statements: where no pooler is in between, the hot ones have
+/// names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn named_statements_would_be_seen() {
     let Some(bed) = bed() else { return };

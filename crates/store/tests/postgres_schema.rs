@@ -1,5 +1,6 @@
-//! The schema: made once whoever starts first, refused when it is newer or was edited, several in one database, applied by hand, on every version of
-//! the server that can be had; over TLS; through skewed clocks.
+//! The schema: made once whoever starts first, refused when it is newer or was edited, several in one
+//! database, applied by hand, on every version of the server that can be had; over TLS; through skewed
+//! clocks.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -188,8 +189,8 @@ async fn every_version_that_is_here_will_do() {
     }
 }
 
-/// C27, "the database's clock decides": moments are the server's, whatever this machine believes. There is no second machine to set wrong, so
-/// the server's clock is compared with what is stored.
+/// C27, "the database's clock decides": moments are the server's, whatever this machine believes. There is no
+/// second machine to set wrong, so the server's clock is compared with what is stored.
 #[tokio::test]
 async fn moments_are_the_servers() {
     let server = postgres::shared();

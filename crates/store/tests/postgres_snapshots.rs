@@ -1,5 +1,6 @@
-//! What becomes of claims while somebody holds a transaction open, so that the server keeps the index entries of all that was claimed: they
-//! do not walk over these, and nothing is missed. While nobody does, their order is exact.
+//! What becomes of claims while somebody holds a transaction open, so that the server keeps the index entries
+//! of all that was claimed: they do not walk over these, and nothing is missed. While nobody does, their
+//! order is exact.
 #![cfg(all(unix, feature = "postgres", feature = "conformance"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -60,7 +61,8 @@ async fn is_hindered(store: &PostgresStore) -> bool {
     store.describe().await.unwrap().iter().any(|(what, _)| *what == "in the way")
 }
 
-/// Waits until a store that claims has noticed that there is something in the way, or that there is not any more.
+/// Waits until a store that claims has noticed that there is something in the way, or that there is not any
+/// more.
 async fn until_hindered(store: &PostgresStore, wanted: bool) {
     let look = async {
         let mut ticks = interval(Duration::from_millis(20));
@@ -198,7 +200,8 @@ async fn every_queue_has_its_own_floor() {
     assert_eq!(claim(40).await, ids(15..=42));
 }
 
-/// What is due before the last that was, and what nobody holds any more, is found as well, by whoever looks when told to.
+/// What is due before the last that was, and what nobody holds any more, is found as well, by whoever looks
+/// when told to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_time_asks_for_is_found() {
     let server = held();

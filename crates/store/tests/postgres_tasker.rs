@@ -1,5 +1,5 @@
-//! Document 002 in SQL, the part that reads: every function and view gives what the store and the core say, about random workflows in random
-//! states.
+//! Document 002 in SQL, the part that reads: every function and view gives what the store and the core say,
+//! about random workflows in random states.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 #[path = "tasker/answers.rs"]
@@ -64,7 +64,8 @@ fn sql_answers_as_the_store_does() {
     });
 }
 
-/// 2.10, 2.11, C31, C43: seconds by attempts, an explicit wait that is not cut, and no number that is too large.
+/// 2.10, 2.11, C31, C43: seconds by attempts, an explicit wait that is not cut, and no number that is too
+/// large.
 #[test]
 fn waits_are_those_of_the_document() {
     runtime().block_on(async {
@@ -111,7 +112,8 @@ fn waits_are_those_of_the_document() {
     });
 }
 
-/// 2.10, C43: the formulas of the core and of SQL give the same, with numbers of chance and with the largest there are.
+/// 2.10, C43: the formulas of the core and of SQL give the same, with numbers of chance and with the largest
+/// there are.
 #[test]
 fn waits_are_those_of_the_core() {
     let seed = seed();
@@ -366,7 +368,8 @@ fn rows_about<'a>(page: &'a str, what: &str) -> Vec<(Vec<&'a str>, &'a str)> {
     rows
 }
 
-/// Issue 6: a table with each function and view, and every row has a test. It lists what there is, with its parameters, and nothing else.
+/// Issue 6: a table with each function and view, and every row has a test. It lists what there is, with its
+/// parameters, and nothing else.
 #[test]
 fn the_documentation_is_about_what_there_is() {
     let page = read("../../docs/document-002.md");
@@ -426,7 +429,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What is asked about one workflow reads its rows and no others, whatever the server believes about the sizes of tables; counts read none.
+/// What is asked about one workflow reads its rows and no others, whatever the server believes about the
+/// sizes of tables; counts read none.
 #[test]
 fn questions_about_one_workflow_read_its_rows_only() {
     runtime().block_on(async {

@@ -377,7 +377,8 @@ impl Twins {
 
 const OWNERS: [Uuid; 2] = [Uuid::from_u128(0xa1), Uuid::from_u128(0xb2)];
 
-/// What the store and SQL do with the same transition of twins is the same, or both refuse and SQL has written nothing.
+/// What the store and SQL do with the same transition of twins is the same, or both refuse and SQL has
+/// written nothing.
 #[test]
 fn a_transition_in_sql_is_the_stores_own() {
     let seed = seed();
@@ -614,7 +615,8 @@ fn a_cancel_meets_the_end_of_the_last_step() {
     });
 }
 
-/// What is held is taken away and its holder told, what waits in the lane goes on, and who waits for the end hears of it.
+/// What is held is taken away and its holder told, what waits in the lane goes on, and who waits for the end
+/// hears of it.
 #[test]
 fn a_cancel_in_sql_is_heard() {
     runtime().block_on(async {
@@ -671,8 +673,8 @@ fn a_transition_that_is_not_committed_never_was() {
     });
 }
 
-/// A workflow that is a step is ended by those who run the other, and so is one that waits for workflows within it: the slot that such a
-/// step holds is freed when its workflow has ended, and not by SQL.
+/// A workflow that is a step is ended by those who run the other, and so is one that waits for workflows
+/// within it: the slot that such a step holds is freed when its workflow has ended, and not by SQL.
 #[test]
 fn nested_workflows_are_left_to_the_store() {
     runtime().block_on(async {
@@ -729,7 +731,8 @@ fn finalizing_says_whether_a_workflow_is_complete() {
     });
 }
 
-/// Tables that were written to by hand: all steps are over, the workflow is not. Whoever asks first completes it, once.
+/// Tables that were written to by hand: all steps are over, the workflow is not. Whoever asks first completes
+/// it, once.
 #[test]
 fn finalizing_at_once_completes_once() {
     runtime().block_on(async {
@@ -768,7 +771,8 @@ fn finalizing_at_once_completes_once() {
     });
 }
 
-/// A backoff that is set in SQL: the step is due then, timers are told, and only what waits for a retry is touched.
+/// A backoff that is set in SQL: the step is due then, timers are told, and only what waits for a retry is
+/// touched.
 #[test]
 fn a_backoff_in_sql_is_when_the_step_is_due() {
     runtime().block_on(async {
@@ -811,8 +815,9 @@ fn a_backoff_in_sql_is_when_the_step_is_due() {
     });
 }
 
-/// Two programs work on workflows that share a lane, while two others cancel and resolve them in SQL. Whoever comes first, everything
-/// comes to an end, nobody stands in another's way for good, and nothing is to be repaired afterwards.
+/// Two programs work on workflows that share a lane, while two others cancel and resolve them in SQL. Whoever
+/// comes first, everything comes to an end, nobody stands in another's way for good, and nothing is to be
+/// repaired afterwards.
 #[test]
 fn workers_and_sql_at_once() {
     let seed = seed();

@@ -1,4 +1,5 @@
-//! Document 002's message queues, in SQL: what is sent is announced and read once at a time, and not before its time.
+//! Document 002's message queues, in SQL: what is sent is announced and read once at a time, and not before
+//! its time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeMap;
@@ -33,7 +34,8 @@ async fn open(schema: &str) -> PostgresStore {
 
 type Hearing = mpsc::UnboundedReceiver<(String, Value)>;
 
-/// A connection as any program has one, that finds the functions as the document calls them; and what it hears.
+/// A connection as any program has one, that finds the functions as the document calls them; and what it
+/// hears.
 struct Desk {
     schema: &'static str,
     /// A queue of this schema: channels are the database's, and others use them at the same time.
@@ -334,8 +336,8 @@ fn readers_do_not_get_the_same_message() {
     });
 }
 
-/// A reader that is killed before its commit has read nothing; after it, the message is there again in time. A sender that is killed
-/// has sent nothing.
+/// A reader that is killed before its commit has read nothing; after it, the message is there again in time.
+/// A sender that is killed has sent nothing.
 #[test]
 fn nothing_is_lost_with_a_connection() {
     runtime().block_on(async {

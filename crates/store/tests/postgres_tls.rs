@@ -1,4 +1,5 @@
-//! TLS to PostgreSQL: all connections use it, and only a server whose certificate can be trusted is spoken to.
+//! TLS to PostgreSQL: all connections use it, and only a server whose certificate can be trusted is spoken
+//! to.
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, missing_docs)]
 

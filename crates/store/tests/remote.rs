@@ -1,4 +1,5 @@
-//! A server as a store passes the suite: on the memory store, in this process, through the bytes that are sent.
+//! A server as a store passes the suite: on the memory store, in this process, through the bytes that are
+//! sent.
 #![allow(clippy::expect_used)]
 
 use std::process::ExitCode;

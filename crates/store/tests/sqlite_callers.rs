@@ -30,8 +30,8 @@ fn taken(mut call: Submitting<'_>) -> Submitting<'_> {
     }
 }
 
-/// A caller that goes away after its request was taken changes nothing about it: it happens fully or not at all, nobody
-/// else notices, and its place in the line is given back.
+/// A caller that goes away after its request was taken changes nothing about it: it happens fully or not at
+/// all, nobody else notices, and its place in the line is given back.
 #[test]
 fn a_cancelled_caller_leaves_whole_tasks_or_none() {
     runtime().block_on(async {
@@ -74,7 +74,8 @@ fn a_cancelled_caller_leaves_whole_tasks_or_none() {
     });
 }
 
-/// Closing under load: every acknowledged submit is there after opening again; who came too late is told `Closed`.
+/// Closing under load: every acknowledged submit is there after opening again; who came too late is told
+/// `Closed`.
 #[test]
 fn closing_under_load_loses_nothing_acknowledged() {
     runtime().block_on(async {
@@ -155,7 +156,8 @@ async fn every_call_says_closed(store: &dyn Store) {
     store.close().await.expect("closing again is fine");
 }
 
-/// I18: 64 callers in one transaction, half of whom ask for an id that is taken: exactly the other half is accepted.
+/// I18: 64 callers in one transaction, half of whom ask for an id that is taken: exactly the other half is
+/// accepted.
 #[test]
 fn bad_neighbours_hinder_nobody() {
     runtime().block_on(async {
@@ -174,8 +176,8 @@ fn bad_neighbours_hinder_nobody() {
         let mut first = submit(&store, vec![task(0)]);
         assert!(poll_once(&mut first).is_pending());
         gate.reached();
-        // Even callers want an id of their own. Odd ones want their neighbour's, or that of the first caller of all, and put
-        // another task before it.
+        // Even callers want an id of their own. Odd ones want their neighbour's, or that of the first caller
+        // of all, and put another task before it.
         let wanted = |n: u64| match n % 4 {
             1 => id(0),
             3 => id(1_000 + n - 1),

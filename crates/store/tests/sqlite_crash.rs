@@ -1,8 +1,8 @@
 //! The crash sweep: die before and after every write of every operation, and find all of it or nothing.
 //!
-//! Nothing is really killed. At each point the file and its log are copied, which is exactly what a process killed there
-//! leaves behind (the `-shm` file is rebuilt from the log). Copying closes a descriptor of the file and so drops its locks in
-//! this process; no other process looks at it here.
+//! Nothing is really killed. At each point the file and its log are copied, which is exactly what a process
+//! killed there leaves behind (the `-shm` file is rebuilt from the log). Copying closes a descriptor of the
+//! file and so drops its locks in this process; no other process looks at it here.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod support;
@@ -28,7 +28,8 @@ fn once(task: &mut NewTask) {
     task.max_attempts = NonZeroU32::new(1);
 }
 
-/// I1, I9, I20 for submits: single, batch, keyed, for an entity, in a lane, delayed, and larger than the page cache.
+/// I1, I9, I20 for submits: single, batch, keyed, for an entity, in a lane, delayed, and larger than the page
+/// cache.
 #[test]
 fn a_submit_that_dies_anywhere_is_whole_or_absent() {
     runtime().block_on(async {
@@ -228,7 +229,8 @@ fn a_schedule_that_dies_anywhere_is_whole_or_absent() {
     });
 }
 
-/// I1, I18: one commit for many callers is one all-or-nothing, and who is refused in the middle changes nothing.
+/// I1, I18: one commit for many callers is one all-or-nothing, and who is refused in the middle changes
+/// nothing.
 #[test]
 fn a_group_that_dies_anywhere_is_whole_or_absent() {
     runtime().block_on(async {
@@ -284,7 +286,8 @@ fn a_torn_log_gives_the_state_before() {
     });
 }
 
-/// Does `op`, and looks at what is there if its part of the log was torn, or had rotted, at every so many bytes.
+/// Does `op`, and looks at what is there if its part of the log was torn, or had rotted, at every so many
+/// bytes.
 async fn tear(world: &mut World, what: &str, op: Op, every: usize) {
     let (before, start) = (world.rows(), std::fs::metadata(log(&file(&world.directory))).unwrap().len());
     world.do_it(op).await;
@@ -319,8 +322,9 @@ fn keep_quiet() {
     }));
 }
 
-/// I18: a panic at any point of one caller's work gives that caller an error and undoes that work alone; its neighbours in
-/// the same transaction are acknowledged, the store goes on, and the file is as if that caller had never come.
+/// I18: a panic at any point of one caller's work gives that caller an error and undoes that work alone; its
+/// neighbours in the same transaction are acknowledged, the store goes on, and the file is as if that caller
+/// had never come.
 #[test]
 fn a_panic_in_one_caller_s_work_harms_nobody_else() {
     keep_quiet();
@@ -361,8 +365,8 @@ fn a_panic_in_one_caller_s_work_harms_nobody_else() {
     });
 }
 
-/// A panic between the callers' work and the commit belongs to nobody: all are told, nothing was changed, no later call
-/// hangs, and the file can be opened again.
+/// A panic between the callers' work and the commit belongs to nobody: all are told, nothing was changed, no
+/// later call hangs, and the file can be opened again.
 #[test]
 fn a_panic_before_the_commit_changes_nothing() {
     keep_quiet();

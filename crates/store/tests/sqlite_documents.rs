@@ -1,4 +1,5 @@
-//! The relations that the source documents name, as views over the store's own rows: their columns and their words.
+//! The relations that the source documents name, as views over the store's own rows: their columns and their
+//! words.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod support;
@@ -204,7 +205,8 @@ fn task_queue_counts_retries_as_document_000_does() {
     });
 }
 
-/// 3.3, 3.6: `status_history` has its columns, a first row, one row per change in its words, and default notes.
+/// 3.3, 3.6: `status_history` has its columns, a first row, one row per change in its words, and default
+/// notes.
 #[test]
 fn status_history_speaks_the_words_of_document_003() {
     runtime().block_on(async {
@@ -236,7 +238,8 @@ fn status_history_speaks_the_words_of_document_003() {
     });
 }
 
-/// 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in order.
+/// 3.3 over a whole life: changes that four words cannot tell apart are one row; all others are rows in
+/// order.
 #[test]
 fn status_history_follows_a_long_life() {
     runtime().block_on(async {

@@ -1,5 +1,5 @@
-//! A file that cannot be used, a disk that is full, callers that go away: nothing acknowledged is lost, and the answer says
-//! what to do.
+//! A file that cannot be used, a disk that is full, callers that go away: nothing acknowledged is lost, and
+//! the answer says what to do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod support;
@@ -275,7 +275,8 @@ fn ten_processes_open_a_fresh_file_at_once() {
     assert_eq!(rows(&file(&directory))["tasks"].len(), 10);
 }
 
-/// Lays out places that may only be read, and has the test check them where permissions count: as nobody, if this is root.
+/// Lays out places that may only be read, and has the test check them where permissions count: as nobody, if
+/// this is root.
 #[cfg(unix)]
 fn without_privilege(test: &str, place: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
@@ -366,8 +367,8 @@ async fn account(store: &SqliteStore, answers: &[(TaskId, Result<(), Error>)]) {
     invariants::check(store, &SystemClock).await;
 }
 
-/// A full disk: submits are refused, reads go on, nothing acknowledged is lost, and once there is space the same store accepts
-/// again.
+/// A full disk: submits are refused, reads go on, nothing acknowledged is lost, and once there is space the
+/// same store accepts again.
 #[test]
 fn a_full_disk_refuses_and_loses_nothing() {
     const NAME: &str = "a_full_disk_refuses_and_loses_nothing";
@@ -416,8 +417,8 @@ async fn full_disk(place: &Path) {
     account(&open(&file(place)), &answers).await;
 }
 
-/// A file that may not grow is a full disk: submits are refused, nothing acknowledged is lost, and once tasks are deleted the same
-/// store accepts again.
+/// A file that may not grow is a full disk: submits are refused, nothing acknowledged is lost, and once tasks
+/// are deleted the same store accepts again.
 #[test]
 fn a_full_file_refuses_until_there_is_room() {
     let directory = place();
@@ -446,8 +447,8 @@ fn a_full_file_refuses_until_there_is_room() {
     });
 }
 
-/// I18: a row that this version cannot read (a newer one wrote it, or a hand) holds up only itself: others are claimed, promoted and
-/// pruned around it, and whoever names it is told.
+/// I18: a row that this version cannot read (a newer one wrote it, or a hand) holds up only itself: others
+/// are claimed, promoted and pruned around it, and whoever names it is told.
 #[test]
 fn an_unreadable_row_holds_up_only_itself() {
     let directory = place();
@@ -481,7 +482,8 @@ fn an_unreadable_row_holds_up_only_itself() {
     });
 }
 
-/// I18, I14: a schedule that this version cannot read is not fired, and holds up no other; it can be removed by name.
+/// I18, I14: a schedule that this version cannot read is not fired, and holds up no other; it can be removed
+/// by name.
 #[test]
 fn an_unreadable_schedule_holds_up_only_itself() {
     let directory = place();
@@ -527,8 +529,8 @@ fn unreadable_notes_hold_up_only_themselves() {
     });
 }
 
-/// I7, 0.8: whoever waits beside a free slot because a hand took it away is found, gets it, is counted, and those who wait for work
-/// are told; a lane that is full stays as it is.
+/// I7, 0.8: whoever waits beside a free slot because a hand took it away is found, gets it, is counted, and
+/// those who wait for work are told; a lane that is full stays as it is.
 #[test]
 fn a_slot_that_a_hand_took_is_given_again() {
     let directory = place();
@@ -574,8 +576,9 @@ fn a_slot_that_a_hand_took_is_given_again() {
     });
 }
 
-/// A device that fails in the middle (here: a limit on the size of files): what is not known is said to be unknown, all later
-/// writes are refused until the store is opened again, and then everything acknowledged is there.
+/// A device that fails in the middle (here: a limit on the size of files): what is not known is said to be
+/// unknown, all later writes are refused until the store is opened again, and then everything acknowledged is
+/// there.
 #[cfg(unix)]
 #[test]
 fn a_failing_device_stops_the_store_and_loses_nothing() {

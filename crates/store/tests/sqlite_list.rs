@@ -55,8 +55,8 @@ async fn cancel(store: &SqliteStore, ids: &[TaskId]) {
     }
 }
 
-/// A page that has looked at enough says where to go on; following it finds everything that is wanted, once, in order, also when it
-/// is merged from several indexes of which only one was too long.
+/// A page that has looked at enough says where to go on; following it finds everything that is wanted, once,
+/// in order, also when it is merged from several indexes of which only one was too long.
 #[test]
 fn what_is_behind_many_others_is_found_by_going_on() {
     let directory = place();

@@ -9,7 +9,8 @@ use windlass_core::{Json, Name, NewTask};
 use windlass_store::conformance::{claim_of, completed, finish};
 use windlass_store::{SqliteStore, Store, Turn, Writes};
 
-/// The most that ten times the backlog may cost, in kilobytes: 45 bytes for each task more. The page cache is bounded, and full before the first look ([`warm_up`]).
+/// The most that ten times the backlog may cost, in kilobytes: 45 bytes for each task more. The page cache is
+/// bounded, and full before the first look ([`warm_up`]).
 const GROWTH: u64 = 8 << 10;
 
 /// Kilobytes of memory that this process occupies.
@@ -25,8 +26,8 @@ async fn submit(store: &SqliteStore, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Fills the writer's page cache, which is bounded at 32 MiB, with one transaction that is larger. Its tasks are of a kind that nobody
-/// claims: a worker pays for the payloads in its hands.
+/// Fills the writer's page cache, which is bounded at 32 MiB, with one transaction that is larger. Its tasks
+/// are of a kind that nobody claims: a worker pays for the payloads in its hands.
 async fn warm_up(store: &SqliteStore) {
     let payload = Json::payload(&format!("\"{}\"", "x".repeat(1_000_000))).unwrap();
     let kind = Name::kind("test:large").unwrap();

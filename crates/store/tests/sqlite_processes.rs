@@ -1,4 +1,5 @@
-//! Several processes on one file: nothing is lost or doubled, news travels, and a kill -9 costs nothing acknowledged.
+//! Several processes on one file: nothing is lost or doubled, news travels, and a kill -9 costs nothing
+//! acknowledged.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod support;
@@ -25,7 +26,8 @@ async fn completed_tasks(store: &dyn Store) -> u64 {
     counts.iter().filter(|count| count.state == State::Completed).map(|count| count.tasks).sum()
 }
 
-/// I1, I3, I4, I6 across processes: four of them submit, claim and finish at once, and none is ever told of a lock.
+/// I1, I3, I4, I6 across processes: four of them submit, claim and finish at once, and none is ever told of a
+/// lock.
 #[test]
 fn four_processes_share_one_file() {
     const EACH: u64 = 150;
@@ -122,8 +124,8 @@ fn news_reaches_other_processes() {
     });
 }
 
-/// I1 and I6 after kill -9: what a process had told the world before it died is there; what it had not told is whole or
-/// absent; and whoever else has the file open goes on.
+/// I1 and I6 after kill -9: what a process had told the world before it died is there; what it had not told
+/// is whole or absent; and whoever else has the file open goes on.
 #[test]
 fn a_kill_costs_nothing_acknowledged() {
     const NAME: &str = "a_kill_costs_nothing_acknowledged";

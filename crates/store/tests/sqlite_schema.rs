@@ -33,7 +33,8 @@ fn statements() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Payloads may be secret: the files are the owner's alone, whatever the umask; a file that is there keeps its mode.
+/// Payloads may be secret: the files are the owner's alone, whatever the umask; a file that is there keeps
+/// its mode.
 #[cfg(unix)]
 #[test]
 fn files_are_created_for_their_owner_alone() {
@@ -67,7 +68,8 @@ fn every_statement_prepares() {
     }
 }
 
-/// Fills `tasks` with `count` rows of all sorts, by hand: a backlog, lanes with one slot, and mostly finished work.
+/// Fills `tasks` with `count` rows of all sorts, by hand: a backlog, lanes with one slot, and mostly finished
+/// work.
 fn fill(connection: &Connection, count: i64) {
     let states = [
         "completed",
@@ -120,7 +122,8 @@ fn fill(connection: &Connection, count: i64) {
     connection.execute_batch(&format!("{workers}; COMMIT")).unwrap();
 }
 
-/// The statements of the hot paths, with the index each is to use. Those marked may sort what the index found.
+/// The statements of the hot paths, with the index each is to use. Those marked may sort what the index
+/// found.
 const PLANS: &[(&str, &str, bool)] = &[
     ("claimable", "tasks_claimable", false),
     ("task_by_id", "sqlite_autoindex_tasks_1", false),
@@ -180,7 +183,8 @@ fn fault(connection: &Connection, name: &str, sql: &str, index: &str, may_sort: 
     (!fine).then(|| format!("{name}.sql was to use {index}, but: {}", steps.join("; ")))
 }
 
-/// The hot paths read no more than they need, whatever the tables hold and whether or not somebody ran ANALYZE.
+/// The hot paths read no more than they need, whatever the tables hold and whether or not somebody ran
+/// ANALYZE.
 #[test]
 fn hot_statements_use_their_indexes() {
     let (statements, mut faults) = (statements(), Vec::new());
@@ -228,7 +232,8 @@ fn insert(connection: &Connection, changes: &[(&str, &str)]) -> rusqlite::Result
         .execute(&format!("INSERT INTO tasks ({}) VALUES ({})", columns.join(", "), values.join(", ")), [])
 }
 
-/// States that a worker is or was needed for; [`impossible_tasks_are_refused_by_the_database`] gives them one.
+/// States that a worker is or was needed for; [`impossible_tasks_are_refused_by_the_database`] gives them
+/// one.
 const HELD: &[&str] = &["claimed", "running", "completed"];
 
 type Example = (&'static str, &'static [(&'static str, &'static str)]);

@@ -1,7 +1,7 @@
 //! Which PostgreSQL servers this machine has.
 //!
-//! Only the standard library, and nothing of the modules around: `cargo xtask provision` compiles this very file, so
-//! that it and the tests agree on what is found.
+//! Only the standard library, and nothing of the modules around: `cargo xtask provision` compiles this very
+//! file, so that it and the tests agree on what is found.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -56,8 +56,8 @@ impl Installation {
     }
 }
 
-/// Every PostgreSQL that is there, one of each major version: the one that the environment names, then what is on the
-/// path, Debian's from the newest on, and what was provisioned into the given directory.
+/// Every PostgreSQL that is there, one of each major version: the one that the environment names, then what
+/// is on the path, Debian's from the newest on, and what was provisioned into the given directory.
 ///
 /// It is an error if the one that the environment names cannot be used: who names one wants no other.
 pub(crate) fn find(provision: &Path) -> io::Result<Vec<Installation>> {

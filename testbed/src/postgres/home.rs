@@ -79,8 +79,8 @@ impl Home {
         command
     }
 
-    /// Where the owner can run the installation's programs: where they are or, if that is below a directory that only
-    /// root may enter, in a copy made here.
+    /// Where the owner can run the installation's programs: where they are or, if that is below a directory
+    /// that only root may enter, in a copy made here.
     pub(super) fn bin(&self, installation: &Installation) -> io::Result<PathBuf> {
         let bin = &installation.bin;
         let Some(account) = &self.account else { return Ok(bin.clone()) };
@@ -117,7 +117,8 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Gone already if a guard was faster. What cannot be removed is in a directory that the system empties.
+        // Gone already if a guard was faster. What cannot be removed is in a directory that the system
+        // empties.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -142,9 +143,10 @@ impl Account {
     }
 }
 
-/// Tells ext4 to put each directory made in this one, by its name, somewhere else on the disk. Where a thousand files
-/// were removed a moment ago, making a thousand takes seconds on an ext4 without a journal, as virtual machines have it,
-/// and servers are made and removed all the time. Other file systems refuse, and have no need of it.
+/// Tells ext4 to put each directory made in this one, by its name, somewhere else on the disk. Where a
+/// thousand files were removed a moment ago, making a thousand takes seconds on an ext4 without a journal, as
+/// virtual machines have it, and servers are made and removed all the time. Other file systems refuse, and
+/// have no need of it.
 fn spread(directory: &Path) {
     let mut command = Command::new("chattr");
     let _ = command.arg("+T").arg(directory).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -193,7 +195,8 @@ fn copy(source: &Path, target: &Path, owner: Option<&Account>) -> io::Result<()>
     give(target, owner)
 }
 
-/// A second name costs nothing, but does for an account only if everyone may read the file, and not across disks.
+/// A second name costs nothing, but does for an account only if everyone may read the file, and not across
+/// disks.
 fn link_or_copy(source: &Path, target: &Path, owner: Option<&Account>) -> io::Result<()> {
     let readable = fs::metadata(source).map_err(at(source))?.mode() & 0o004 != 0;
     if readable && fs::hard_link(source, target).is_ok() { Ok(()) } else { copy(source, target, owner) }

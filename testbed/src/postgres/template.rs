@@ -1,4 +1,5 @@
-//! Data directories that `initdb` made once and every server copies, because it takes a second or two each time.
+//! Data directories that `initdb` made once and every server copies, because it takes a second or two each
+//! time.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +16,8 @@ pub(super) fn template(installation: &Installation) -> io::Result<PathBuf> {
         return Ok(made);
     }
     fs::create_dir_all(provision()).map_err(at(provision()))?;
-    // Several test programs may come here at once. The lock ends with the process that holds it, however it ends.
+    // Several test programs may come here at once. The lock ends with the process that holds it, however it
+    // ends.
     let lock_path = made.with_added_extension("lock");
     let lock = File::create(&lock_path).map_err(at(&lock_path))?;
     lock.lock().map_err(at(&lock_path))?;

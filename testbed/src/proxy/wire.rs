@@ -1,8 +1,8 @@
 //! As much of PostgreSQL's protocol as it takes to see the answer to a commit.
 //!
-//! The answers alone tell it: a server that carried out `COMMIT` says `COMMIT`, and one that rolled back instead says
-//! `ROLLBACK`, whichever way the statement was sent. Of what the client sends only the very beginning matters, because
-//! the answer to "may we encrypt?" is a single byte and no message.
+//! The answers alone tell it: a server that carried out `COMMIT` says `COMMIT`, and one that rolled back
+//! instead says `ROLLBACK`, whichever way the statement was sent. Of what the client sends only the very
+//! beginning matters, because the answer to "may we encrypt?" is a single byte and no message.
 
 use std::mem;
 use std::sync::Arc;

@@ -136,7 +136,8 @@ fn includes(file: &File, sql: &File) -> bool {
     })
 }
 
-/// For `include_str!(concat!("sql/", $name, ".sql"))`: the directory is right and the file says the name somewhere.
+/// For `include_str!(concat!("sql/", $name, ".sql"))`: the directory is right and the file says the name
+/// somewhere.
 fn includes_by_name(file: &File, parts: &str, sql: &File) -> bool {
     let Some(prefix) = string_at(parts.trim_start()) else { return false };
     let name = sql.name().trim_end_matches(".sql");

@@ -1,7 +1,7 @@
 //! Tells the words of a file from its code.
 //!
-//! Rules about words look at comments and string literals and leave names alone. So Rust is split here into code and
-//! prose. This is not a parser: it knows comments, strings, raw strings and character literals.
+//! Rules about words look at comments and string literals and leave names alone. So Rust is split here into
+//! code and prose. This is not a parser: it knows comments, strings, raw strings and character literals.
 
 use super::tree::File;
 

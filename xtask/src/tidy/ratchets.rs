@@ -139,8 +139,8 @@ pub(super) fn write(root: &Path, tree: &Tree) -> Result<String, String> {
     Ok(format!("{FILE}: {}", numbers.join(", ")))
 }
 
-/// Definitions of a type beyond the first of its name in the same crate. Tests and the conformance suite do not
-/// count, and neither do `Error`, `Result` and associated types.
+/// Definitions of a type beyond the first of its name in the same crate. Tests and the conformance suite do
+/// not count, and neither do `Error`, `Result` and associated types.
 fn count_type_names(tree: &Tree) -> Measured {
     let mut definitions: BTreeMap<(&str, String), Vec<(&str, usize)>> = BTreeMap::new();
     for file in tree.rust_files().filter(|file| !file.is_test_code()) {

@@ -97,7 +97,8 @@ fn list(root: &Path, which: &[&str]) -> Result<Vec<String>, String> {
     Ok(listed.split_terminator('\0').map(str::to_owned).collect())
 }
 
-/// The lines that were added since the commit that last changed the recorded counts. Nothing, if git cannot tell.
+/// The lines that were added since the commit that last changed the recorded counts. Nothing, if git cannot
+/// tell.
 fn new_lines(root: &Path) -> Option<BTreeSet<(String, usize)>> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;

@@ -1,4 +1,5 @@
-//! What happens to workflows, counted as it happens: by the minute, so that no question about the last hour reads its workflows.
+//! What happens to workflows, counted as it happens: by the minute, so that no question about the last hour
+//! reads its workflows.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The waits of document 002, by its formulas, for those who reckon with them. What steps here do follows their own
-//! [`RetryPolicy`](crate::RetryPolicy).
+//! The waits of document 002, by its formulas, for those who reckon with them. What steps here do follows
+//! their own [`RetryPolicy`](crate::RetryPolicy).
 
 use std::time::Duration;
 
@@ -21,8 +21,9 @@ impl Default for StepBackoff {
 }
 
 impl StepBackoff {
-    /// When a step that has failed is to be tried again: as long after its last attempt as was asked for, whatever that is; or
-    /// after its failure, longer each time, up to the limit. `None` if it has not failed. Attempts that nobody knows are one.
+    /// When a step that has failed is to be tried again: as long after its last attempt as was asked for,
+    /// whatever that is; or after its failure, longer each time, up to the limit. `None` if it has not
+    /// failed. Attempts that nobody knows are one.
     #[must_use]
     pub fn next_retry_time(
         &self,
@@ -37,7 +38,8 @@ impl StepBackoff {
         }
     }
 
-    /// To the nearest microsecond. What is too large for a number is the limit; a multiplier below 0, or that is none, is 0.
+    /// To the nearest microsecond. What is too large for a number is the limit; a multiplier below 0, or that
+    /// is none, is 0.
     fn grown(&self, attempts: u32) -> Duration {
         const MICROS: f64 = 1e6;
         const HALF: Duration = Duration::from_nanos(500);
@@ -48,8 +50,8 @@ impl StepBackoff {
         grown.unwrap_or(self.max)
     }
 
-    /// How long to wait after so many attempts: `base`, twice as long each time, and never longer than a minute. Nothing before
-    /// the first.
+    /// How long to wait after so many attempts: `base`, twice as long each time, and never longer than a
+    /// minute. Nothing before the first.
     #[must_use]
     pub fn delay(attempts: u32, base: Duration) -> Duration {
         const MOST: Duration = Duration::from_secs(60);

@@ -343,7 +343,8 @@ fn sort(value: &Value) -> &'static str {
     }
 }
 
-/// The name that is most like `wanted`, if one is like it at all. For a message, so only the first thousand are looked at.
+/// The name that is most like `wanted`, if one is like it at all. For a message, so only the first thousand
+/// are looked at.
 fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a Name>) -> Option<&'a Name> {
     let near = names.take(1_000).map(|name| (distance(wanted, name), name));
     let close = wanted.len() / 3 + 1;

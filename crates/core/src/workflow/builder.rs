@@ -1,10 +1,11 @@
 //! Definitions written in Rust.
 //!
-//! Every field of a file has a method of the same name, except where Rust has taken the word: `if` is [`StepBuilder::when`], and the schema of
-//! a definition's `input` is [`DefinitionBuilder::input_schema`]. Values that cannot be accepted are told at the end, all at once, by
-//! [`DefinitionBuilder::build`].
+//! Every field of a file has a method of the same name, except where Rust has taken the word: `if` is
+//! [`StepBuilder::when`], and the schema of a definition's `input` is [`DefinitionBuilder::input_schema`].
+//! Values that cannot be accepted are told at the end, all at once, by [`DefinitionBuilder::build`].
 //!
-//! Expressions are texts here too: whether they can be understood is said by whoever the definition is given to.
+//! Expressions are texts here too: whether they can be understood is said by whoever the definition is given
+//! to.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use crate::name::Name;
 use crate::rejected::Rejected;
 
 impl Definition {
-    /// A definition to be written here. Add steps, set what differs from the defaults, then [`build`](DefinitionBuilder::build) it.
+    /// A definition to be written here. Add steps, set what differs from the defaults, then
+    /// [`build`](DefinitionBuilder::build) it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -189,9 +191,11 @@ impl Step {
         builder
     }
 
-    /// A step that the handler of a typed input does, with this input as it is: `${` in its texts means nothing.
+    /// A step that the handler of a typed input does, with this input as it is: `${` in its texts means
+    /// nothing.
     ///
-    /// Where expressions are wanted, [`Step::task`] takes them: `Step::task("mail", SendEmail::KIND).input(…)`.
+    /// Where expressions are wanted, [`Step::task`] takes them: `Step::task("mail",
+    /// SendEmail::KIND).input(…)`.
     ///
     /// ```
     /// use windlass_core::{Definition, Input, Step};
@@ -227,7 +231,8 @@ impl Step {
         StepBuilder::new(name).with(|step| step.run = Some(program.into()))
     }
 
-    /// A step that is another workflow: the newest version when it starts, unless [`StepBuilder::version`] says which.
+    /// A step that is another workflow: the newest version when it starts, unless [`StepBuilder::version`]
+    /// says which.
     pub fn workflow(name: &str, definition: &str) -> StepBuilder {
         let mut builder = StepBuilder::new(name);
         let child = Child { name: named(&mut builder.flaws, "workflow", definition), version: None };
@@ -309,7 +314,8 @@ impl StepBuilder {
         })
     }
 
-    /// What it is given: JSON in which texts may hold `${expressions}`. By default the input of the workflow, or the item of a map.
+    /// What it is given: JSON in which texts may hold `${expressions}`. By default the input of the workflow,
+    /// or the item of a map.
     pub fn input(self, input: impl Into<Value>) -> Self {
         self.with(|step| step.input = Some(input.into()))
     }
@@ -335,8 +341,9 @@ impl StepBuilder {
         self
     }
 
-    /// At most `limit` steps with this key at once, in all workflows of the namespace. The key may hold `${expressions}`: they read
-    /// `input` and, in a step with a map, `item` and `index`. A step that is a workflow keeps its slot until that workflow has ended.
+    /// At most `limit` steps with this key at once, in all workflows of the namespace. The key may hold
+    /// `${expressions}`: they read `input` and, in a step with a map, `item` and `index`. A step that is a
+    /// workflow keeps its slot until that workflow has ended.
     pub fn lane(self, key: impl Into<String>, limit: u32) -> Self {
         self.with(|step| step.lane = Some(Shared { key: key.into(), limit }))
     }

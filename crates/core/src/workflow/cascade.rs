@@ -1,7 +1,8 @@
 //! What follows from a change of steps: for those that come after them, and for their workflow.
 //!
-//! A [`Cascade`] is told what has changed, asks for the rows it wants to see, and in the end gives the rows to write. So a store that waits for
-//! its rows and one that has them at hand do the same, and each row is read and written once, however many parents of a step end together.
+//! A [`Cascade`] is told what has changed, asks for the rows it wants to see, and in the end gives the rows
+//! to write. So a store that waits for its rows and one that has them at hand do the same, and each row is
+//! read and written once, however many parents of a step end together.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
@@ -151,7 +152,7 @@ impl Cascade {
         self.after.counts.add(&task.status);
     }
 
-    /// An item of the workflow was deleted, with all of its list. What was noted about that list must not reach the next.
+    /// An item was deleted, with all of its list: what was noted about that list must not reach the next.
     pub fn note_gone(&mut self, task: &Task) {
         self.after.counts.take(&task.status);
         self.rows.remove(&task.id);
@@ -192,8 +193,8 @@ impl Cascade {
         Ok(())
     }
 
-    /// Counts anew what should follow from the states of `tasks`, which are all that the workflow has. What is not as it should be is put right;
-    /// says how much that is.
+    /// Counts anew what should follow from the states of `tasks`, which are all that the workflow has. What
+    /// is not as it should be is put right; says how much that is.
     pub fn recount(&mut self, tasks: Vec<Task>) -> u64 {
         let mut wrong = 0;
         let mut counts = Counts::default();

@@ -1,7 +1,7 @@
 //! Definitions: descriptions of workflows, as they are written in files.
 //!
-//! [`Definition`] is the model of such a file, whatever it was written in. Expressions are texts here: what they mean is
-//! known where they are evaluated.
+//! [`Definition`] is the model of such a file, whatever it was written in. Expressions are texts here: what
+//! they mean is known where they are evaluated.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::task::DEFAULT_ATTEMPTS;
 /// The kind of steps that run a program.
 pub const RUN: &str = "windlass.run";
 
-/// The kind of steps that run a program in a workflow that was started with a definition of its own. Nobody has stored that definition, so workers
-/// take such steps only if they are told to.
+/// The kind of steps that run a program in a workflow that was started with a definition of its own. Nobody
+/// has stored that definition, so workers take such steps only if they are told to.
 pub const RUN_AD_HOC: &str = "windlass.run_ad_hoc";
 
 /// The kind of steps that are workflows themselves.
@@ -132,7 +132,8 @@ pub struct Step {
     /// Runs once for each item of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Map>,
-    /// What it is given: JSON in which texts may hold `${expressions}`, and null is null. Absent: the input of the workflow, or the item of a map.
+    /// What it is given: JSON in which texts may hold `${expressions}`, and null is null. Absent: the input
+    /// of the workflow, or the item of a map.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub input: Option<Value>,
     /// When failed attempts are tried again, and how often.
@@ -147,7 +148,8 @@ pub struct Step {
     /// Line of tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
-    /// A concurrency key with a limit. A step that is a workflow keeps its slot until that workflow has ended.
+    /// A concurrency key with a limit. A step that is a workflow keeps its slot until that workflow has
+    /// ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<Shared>,
 }
@@ -185,7 +187,8 @@ impl Step {
         }
     }
 
-    /// The kind of its task in a workflow whose definition has this version: see [`Workflow::is_own_version`](super::Workflow::is_own_version).
+    /// The kind of its task in a workflow whose definition has this version: see
+    /// [`Workflow::is_own_version`](super::Workflow::is_own_version).
     #[must_use]
     pub fn kind_in(&self, version: &str) -> Name {
         match self.action() {
@@ -247,7 +250,8 @@ pub struct Map {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
-    /// The key: a text that may hold `${expressions}` over `input` and, in a step with a map, over `item` and `index`.
+    /// The key: a text that may hold `${expressions}` over `input` and, in a step with a map, over `item` and
+    /// `index`.
     pub key: String,
     /// How many at once.
     pub limit: u32,

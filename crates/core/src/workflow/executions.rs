@@ -1,4 +1,5 @@
-//! What took how long: workflows and steps that ended since a moment, slowest first, each by itself or by what they are of.
+//! What took how long: workflows and steps that ended since a moment, slowest first, each by itself or by
+//! what they are of.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +28,8 @@ pub struct Executions {
     pub name: Option<Name>,
     /// And this version.
     pub version: Option<String>,
-    /// Together those of one definition, or of one of its steps, if there are at least so many; each by itself, if absent.
+    /// Together those of one definition, or of one of its steps, if there are at least so many; each by
+    /// itself, if absent.
     pub together: Option<u64>,
 }
 

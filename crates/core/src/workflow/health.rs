@@ -11,7 +11,8 @@ use crate::name::Name;
 use crate::state::State;
 use crate::time::Timestamp;
 
-/// Connections to a database: how many are in use, and how many there may be. A store without a limit says none.
+/// Connections to a database: how many are in use, and how many there may be. A store without a limit says
+/// none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Connections {
     /// Those in use.
@@ -106,7 +107,8 @@ impl SystemHealth {
         success * 0.5 + (1.0 - self.error_rate()) * 0.3 + (1.0 - self.connections.pressure()) * 0.2
     }
 
-    /// Whether more than four fifths of the connections are in use, or more than a fifth of the workflows failed.
+    /// Whether more than four fifths of the connections are in use, or more than a fifth of the workflows
+    /// failed.
     #[must_use]
     pub fn is_under_heavy_load(&self) -> bool {
         self.connections.pressure() > 0.8 || self.error_rate() > 0.2
@@ -155,7 +157,8 @@ impl Analytics {
         }
     }
 
-    /// How many of the workflows that were started since then, in percent and to two decimals, as many as were completed since then are.
+    /// How many of the workflows that were started since then, in percent and to two decimals, as many as
+    /// were completed since then are.
     #[must_use]
     pub fn completion_rate(&self) -> f64 {
         percent(self.activity.completed, self.activity.started)

@@ -7,7 +7,8 @@
 //! | failed, dead letter | may still be done: an operator may retry it | is over |
 //! | anything else | may still be done | is not over |
 //!
-//! A step may start as soon as enough of its parents are done (or over), and is skipped as soon as there can never be enough.
+//! A step may start as soon as enough of its parents are done (or over), and is skipped as soon as there can
+//! never be enough.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Lanes of steps: which key a step asks for, and which lanes the steps above it hold.
 //!
-//! A step that is a workflow keeps its slot until that workflow has ended. A step below it that asked for the same lane would wait
-//! for a slot that is free only when it has ended itself, so it is refused.
+//! A step that is a workflow keeps its slot until that workflow has ended. A step below it that asked for the
+//! same lane would wait for a slot that is free only when it has ended itself, so it is refused.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,16 @@ use crate::rejected::{Invalid, Rejected};
 use crate::task::Task;
 
 impl Shared {
-    /// Whether the key holds `${…}`. Such a key is evaluated by whoever starts the workflow, or makes the items of a list.
+    /// Whether the key holds `${…}`. Such a key is evaluated by whoever starts the workflow, or makes the
+    /// items of a list.
     #[must_use]
     pub fn is_template(&self) -> bool {
         self.key.contains("${")
     }
 }
 
-/// The key of a step's lane, evaluated by the program that starts the workflow: stores know nothing of expressions.
+/// The key of a step's lane, evaluated by the program that starts the workflow: stores know nothing of
+/// expressions.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EvaluatedLane {
     /// The number of the step.

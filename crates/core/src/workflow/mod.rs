@@ -1,11 +1,12 @@
 //! Workflows: tasks that were submitted together and come after one another.
 //!
-//! A **step** is a task with a place in a workflow; an **item** is a task that a step with a `map` has made for one element of its
-//! list. Both have ids that follow from the workflow's and their place, so the tasks of a workflow are a range of ids and nobody has to look up
-//! who comes after whom: the [`Blueprint`] says it.
+//! A **step** is a task with a place in a workflow; an **item** is a task that a step with a `map` has made
+//! for one element of its list. Both have ids that follow from the workflow's and their place, so the tasks
+//! of a workflow are a range of ids and nobody has to look up who comes after whom: the [`Blueprint`] says
+//! it.
 //!
-//! Readiness is counted, never searched. A step that waits knows how many of its parents are done; [`Cascade`] moves these numbers when parents
-//! end, and says what becomes of the step and of the workflow.
+//! Readiness is counted, never searched. A step that waits knows how many of its parents are done;
+//! [`Cascade`] moves these numbers when parents end, and says what becomes of the step and of the workflow.
 
 mod activity;
 mod backoff;
@@ -63,7 +64,8 @@ use crate::state::State;
 use crate::task::{Status, Task};
 use crate::time::Timestamp;
 
-/// The identity of a workflow: a UUID, by convention version 7. Its last 34 bits are not looked at: they number its tasks.
+/// The identity of a workflow: a UUID, by convention version 7. Its last 34 bits are not looked at: they
+/// number its tasks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkflowId(Uuid);
 
@@ -363,8 +365,8 @@ impl Workflow {
     /// Retries that count.
     const RETRIES: u32 = 100;
 
-    /// Its place among workflows: higher first. What all of them gain by getting older is left out, so that it stays as it is: in thousandths
-    /// of seconds of age, of which a point of priority is ten hours.
+    /// Its place among workflows: higher first. What all of them gain by getting older is left out, so that
+    /// it stays as it is: in thousandths of seconds of age, of which a point of priority is ten hours.
     #[must_use]
     pub fn rank(&self) -> i64 {
         let retries = i64::from(self.retries.min(Self::RETRIES));
@@ -372,15 +374,17 @@ impl Workflow {
             - self.created_at.as_micros().div_euclid(1_000)
     }
 
-    /// Its priority at a moment: the older it is, and the more often it was retried, the higher.
-    /// Retries count up to a number; age counts without end, as all grow older alike and their order has to be a constant of each row.
+    /// Its priority at a moment: the older it is, and the more often it was retried, the higher. Retries
+    /// count up to a number; age counts without end, as all grow older alike and their order has to be a
+    /// constant of each row.
     #[must_use]
     pub fn computed_priority(&self, now: Timestamp) -> f64 {
         let hours = now.since(self.created_at).as_secs_f64() / 3600.0;
         f64::from(self.priority) + Self::AGEING * (hours + f64::from(self.retries.min(Self::RETRIES)))
     }
 
-    /// The version of a definition that belongs to this workflow alone. No other can have it: it is not a version that a file may give.
+    /// The version of a definition that belongs to this workflow alone. No other can have it: it is not a
+    /// version that a file may give.
     #[must_use]
     pub fn own_version(id: WorkflowId) -> String {
         format!("\u{1}{id}")
@@ -398,8 +402,9 @@ impl Workflow {
         if Self::is_own_version(&self.version) { "" } else { &self.version }
     }
 
-    /// The identity of a step of its definition, for those who know steps by uuids: the first 16 bytes of the SHA-256 of
-    /// `NAMESPACE/NAME/VERSION/STEP`, the version as it is shown. The same for all workflows of a definition.
+    /// The identity of a step of its definition, for those who know steps by uuids: the first 16 bytes of the
+    /// SHA-256 of `NAMESPACE/NAME/VERSION/STEP`, the version as it is shown. The same for all workflows of a
+    /// definition.
     #[must_use]
     pub fn named_step(&self, step: &str) -> Uuid {
         let mut hash = Sha256::new();

@@ -62,10 +62,11 @@ pub struct NewWorkflow {
     pub origin: Option<WorkflowId>,
     /// Results of steps that are done already: those steps are not run.
     pub carried: Vec<(u32, Json)>,
-    /// The keys of lanes that hold expressions, evaluated. A list whose key differs from item to item has none.
+    /// The keys of lanes that hold expressions, evaluated. A list whose key differs from item to item has
+    /// none.
     pub lanes: Vec<EvaluatedLane>,
-    /// What its steps are part of, for who follows requests through many programs; of a workflow that is a step, what that
-    /// step is part of by default.
+    /// What its steps are part of, for who follows requests through many programs; of a workflow that is a
+    /// step, what that step is part of by default.
     pub traceparent: Option<TraceParent>,
     /// Who starts it, for the history.
     pub actor: Option<String>,
@@ -108,8 +109,8 @@ impl NewWorkflow {
         }
     }
 
-    /// The workflow and its steps as they begin. `version` is that of the definition, `within` where it is. Its lanes
-    /// [were checked](Self::check_lanes).
+    /// The workflow and its steps as they begin. `version` is that of the definition, `within` where it is.
+    /// Its lanes [were checked](Self::check_lanes).
     #[must_use]
     pub fn admit(self, blueprint: &Blueprint, version: String, within: Within, now: Timestamp) -> Admission {
         let traceparent = self.traceparent.or(within.traceparent);

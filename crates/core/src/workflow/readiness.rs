@@ -12,7 +12,8 @@ use crate::state::State;
 use crate::task::{Status, Task};
 use crate::time::Timestamp;
 
-/// Where a step is, in the ten words of document 002. Two of them are of queues between programs that this engine does not need.
+/// Where a step is, in the ten words of document 002. Two of them are of queues between programs that this
+/// engine does not need.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StepState {
     /// Not begun: it waits for its parents, for a moment, or for a worker.
@@ -141,8 +142,8 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Of one task of a workflow. `state_of` tells where other steps are; `last_failure` when it last failed, which its row does not always
-    /// tell. What comes due while the workflow is paused goes on waiting.
+    /// Of one task of a workflow. `state_of` tells where other steps are; `last_failure` when it last failed,
+    /// which its row does not always tell. What comes due while the workflow is paused goes on waiting.
     #[must_use]
     pub fn of(
         task: &Task,

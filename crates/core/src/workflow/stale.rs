@@ -62,8 +62,9 @@ impl Stale {
 }
 
 impl Patience {
-    /// A workflow, if it has used up four fifths of its time. One that waits for a retry rests from `due_at` on, when the first of its
-    /// tasks is due: until then it does what it was told to. From start to end everything counts.
+    /// A workflow, if it has used up four fifths of its time. One that waits for a retry rests from `due_at`
+    /// on, when the first of its tasks is due: until then it does what it was told to. From start to end
+    /// everything counts.
     #[must_use]
     pub fn check(&self, workflow: &Workflow, due_at: Option<Timestamp>, now: Timestamp) -> Option<Stale> {
         let (since, allowed) = match workflow.state {

@@ -21,7 +21,8 @@ pub enum Steering {
     Resume,
     /// Settle it by hand: what has not ended is cancelled.
     Resolve,
-    /// Take its failures as final. Steps that wait for them stay where they are: retrying a step opens it again.
+    /// Take its failures as final. Steps that wait for them stay where they are: retrying a step opens it
+    /// again.
     GiveUp,
     /// Move it from one state to another, if it is in the first, its steps allow it and nobody else moves it.
     Move {
@@ -37,7 +38,8 @@ pub enum Steering {
 }
 
 impl Steering {
-    /// Where the workflow is to go, if not where its steps say; or why that cannot be. `None` changes nothing about where it is.
+    /// Where the workflow is to go, if not where its steps say; or why that cannot be. `None` changes nothing
+    /// about where it is.
     pub(super) fn check(
         &self,
         workflow: &Workflow,

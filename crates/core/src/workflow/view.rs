@@ -1,4 +1,5 @@
-//! What a workflow looks like from outside: how it is doing, what to do about it, and what keeps each step from running.
+//! What a workflow looks like from outside: how it is doing, what to do about it, and what keeps each step
+//! from running.
 
 use std::fmt;
 
@@ -141,15 +142,17 @@ pub enum BlockingReason {
     RetryNotEligible,
     /// It waits for the moment of its retry, or of its start.
     BackoffNotElapsed,
-    /// A worker has it, or others have all places of its lane; or its items, or the workflow that it is, are being worked on.
+    /// A worker has it, or others have all places of its lane; or its items, or the workflow that it is, are
+    /// being worked on.
     AlreadyInProcess,
     /// It is over, or its workflow is paused.
     InvalidState,
 }
 
 impl BlockingReason {
-    /// What keeps a task of a workflow from running; nothing, if a worker may take it now. This is what "ready" means everywhere. One
-    /// whose moment has come is ready even if nobody has promoted it yet, unless its workflow is paused: then it goes on waiting.
+    /// What keeps a task of a workflow from running; nothing, if a worker may take it now. This is what
+    /// "ready" means everywhere. One whose moment has come is ready even if nobody has promoted it yet,
+    /// unless its workflow is paused: then it goes on waiting.
     #[must_use]
     pub fn of(task: &Task, paused: bool, now: Timestamp) -> Option<Self> {
         let Status { state, waits, due_at, .. } = &task.status;
@@ -303,7 +306,8 @@ mod tests {
         }
     }
 
-    /// 2.12, C49, C50: the first that holds of failures, something ready, something under way, everything over.
+    /// 2.12, C49, C50: the first that holds of failures, something ready, something under way, everything
+    /// over.
     #[test]
     fn how_a_workflow_is_doing() {
         let (ready, parked) = (task(State::Pending), in_lane(false));

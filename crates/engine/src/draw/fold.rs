@@ -1,4 +1,5 @@
-//! What is left of a graph that is too large to look at: each level's first boxes, and one that counts the others.
+//! What is left of a graph that is too large to look at: each level's first boxes, and one that counts the
+//! others.
 
 use std::collections::BTreeMap;
 

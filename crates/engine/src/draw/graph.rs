@@ -71,7 +71,8 @@ impl Graph {
 }
 
 fn distinct(given: &[&[usize]]) -> Vec<Vec<usize>> {
-    // Which child saw a node last: one array for all children, as emptying a set per child would not be linear.
+    // Which child saw a node last: one array for all children, as emptying a set per child would not be
+    // linear.
     let mut seen = vec![usize::MAX; given.len()];
     let mut distinct = Vec::with_capacity(given.len());
     for (child, parents) in given.iter().enumerate() {
@@ -93,8 +94,8 @@ fn children(parents: &[Vec<usize>]) -> Vec<Vec<usize>> {
     children
 }
 
-/// Finds the levels, parents before children. Where only circles are left, the first node is taken without the parents that
-/// are missing.
+/// Finds the levels, parents before children. Where only circles are left, the first node is taken without
+/// the parents that are missing.
 fn settle(parents: &mut [Vec<usize>]) -> Vec<usize> {
     let children = children(parents);
     let mut missing: Vec<usize> = parents.iter().map(Vec::len).collect();

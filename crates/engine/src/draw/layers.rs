@@ -1,14 +1,15 @@
 //! A graph in rows: boxes, and the bends of lines that pass a row on their way further down.
 //!
-//! A line between neighbouring rows is a link. A longer one has a bend in every row that it passes, so that a place is kept for it between
-//! the boxes. All long lines from one box, or all to one box, share their bends: they look like one line with branches, and their
-//! number doesn't explode.
+//! A line between neighbouring rows is a link. A longer one has a bend in every row that it passes, so that a
+//! place is kept for it between the boxes. All long lines from one box, or all to one box, share their bends:
+//! they look like one line with branches, and their number doesn't explode.
 
 use std::collections::BTreeMap;
 
 use super::graph::Graph;
 
-/// More bends than this would cost more time than they give clarity: longer lines are then drawn straight, behind the boxes.
+/// More bends than this would cost more time than they give clarity: longer lines are then drawn straight,
+/// behind the boxes.
 const MOST_BENDS: usize = 10_000;
 
 /// A line from one row to the next.

@@ -32,7 +32,8 @@ pub(super) struct Point {
     pub(super) y: f64,
 }
 
-/// A line down, in one or more pieces: straight from `start` to `leave`, a curve to `enter`, straight to `end`.
+/// A line down, in one or more pieces: straight from `start` to `leave`, a curve to `enter`, straight to
+/// `end`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub(super) start: Point,

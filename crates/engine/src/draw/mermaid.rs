@@ -53,8 +53,8 @@ fn brackets(node: &Node) -> (&'static str, &'static str) {
     }
 }
 
-/// Whether a character means nothing to any of the readers that look at a chart before, in and after Mermaid's grammar: those for
-/// directives (`%%{`), styles (`style x:#…;`), Markdown and HTML.
+/// Whether a character means nothing to any of the readers that look at a chart before, in and after
+/// Mermaid's grammar: those for directives (`%%{`), styles (`style x:#…;`), Markdown and HTML.
 fn is_harmless(c: char) -> bool {
     !c.is_ascii()
         || c.is_ascii_alphanumeric()
@@ -64,7 +64,8 @@ fn is_harmless(c: char) -> bool {
 /// Text in a quoted label. `#58;` is how Mermaid writes a colon.
 fn label(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    // Formulas and icons are looked for after decoding: what marks them is parted by something that isn't seen.
+    // Formulas and icons are looked for after decoding: what marks them is parted by something that isn't
+    // seen.
     let parted = visible(text).replace("$$", "$\u{2060}$\u{2060}").replace(":fa-", ":\u{2060}fa-");
     for c in parted.chars() {
         if is_harmless(c) {

@@ -5,8 +5,8 @@ use super::layers::Layers;
 /// Times down and up. More change little.
 const SWEEPS: usize = 12;
 
-/// Orders all rows. First by a walk that keeps what belongs together side by side, then by moving each item to the middle of those that it
-/// is linked to, above and below in turn. The best order seen is kept.
+/// Orders all rows. First by a walk that keeps what belongs together side by side, then by moving each item
+/// to the middle of those that it is linked to, above and below in turn. The best order seen is kept.
 pub(super) fn order(layers: &mut Layers) {
     walk(layers);
     let mut place = places(layers);
@@ -131,7 +131,8 @@ mod tests {
         let mut tangled = layers(&[&[], &[], &[1], &[0], &[3], &[2], &[5, 2], &[4, 3]]);
         order(&mut tangled);
         assert_eq!(crossings(&tangled, &places(&tangled)), 0);
-        // 0 → 3, 4 and 1 → 4, 5 and 2 → 5, 3: a ring can't be drawn in two rows without a crossing, but with two.
+        // 0 → 3, 4 and 1 → 4, 5 and 2 → 5, 3: a ring can't be drawn in two rows without a crossing, but with
+        // two.
         let mut ring = layers(&[&[], &[], &[], &[0, 2], &[0, 1], &[1, 2]]);
         order(&mut ring);
         assert_eq!(crossings(&ring, &places(&ring)), 2);

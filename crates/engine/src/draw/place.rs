@@ -1,4 +1,5 @@
-//! Where items stand from left to right: as near as can be to what they are linked to, and never nearer than allowed to each other.
+//! Where items stand from left to right: as near as can be to what they are linked to, and never nearer than
+//! allowed to each other.
 
 use super::layers::Layers;
 
@@ -11,7 +12,8 @@ const GAP: f64 = 28.0;
 /// Between a line and what is beside it.
 const LINE_GAP: f64 = 18.0;
 
-/// How much a link between two bends wants to be straight, compared with one between two boxes. A line that wriggles is seen at once.
+/// How much a link between two bends wants to be straight, compared with one between two boxes. A line that
+/// wriggles is seen at once.
 const STRAIGHT: f64 = 8.0;
 
 /// And a link between a box and the end of a line.
@@ -64,8 +66,8 @@ pub(super) fn place(layers: &Layers, widths: &[f64]) -> Vec<f64> {
     middles
 }
 
-/// Puts items that are linked one below the other in one line, as far as their neighbours leave room. What is only nearly straight looks
-/// like a mistake.
+/// Puts items that are linked one below the other in one line, as far as their neighbours leave room. What is
+/// only nearly straight looks like a mistake.
 fn straighten(layers: &Layers, offsets: &[f64], middles: &mut [f64]) {
     let mut is_done = vec![false; middles.len()];
     let neighbours = neighbours(layers);
@@ -113,8 +115,9 @@ fn follower(item: usize, layers: &Layers) -> Option<usize> {
     only(&layers.below[item]).filter(|below| only(&layers.above[*below]) == Some(item))
 }
 
-/// Moves the items of a row to where their links pull them: the least sum of squares that keeps order and distances. Items that
-/// would come too near are moved as a block ("pool adjacent violators"), which is exact and linear.
+/// Moves the items of a row to where their links pull them: the least sum of squares that keeps order and
+/// distances. Items that would come too near are moved as a block ("pool adjacent violators"), which is exact
+/// and linear.
 fn settle(row: &[usize], layers: &Layers, pull: Pull, offsets: &[f64], middles: &mut [f64]) {
     struct Block {
         weight: f64,

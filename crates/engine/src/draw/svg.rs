@@ -168,8 +168,8 @@ fn pill_width(gate: &str) -> f64 {
     SMALL.width(gate) + 16.0
 }
 
-/// Boxes of a level are equally wide, and all of a picture equally high: what is even is easy to look over. Boxes that count others are as
-/// high as they must be.
+/// Boxes of a level are equally wide, and all of a picture equally high: what is even is easy to look over.
+/// Boxes that count others are as high as they must be.
 fn sizes(faces: &[Face], graph: &Graph) -> Vec<Size> {
     let mut widths = vec![LEAST_WIDTH; graph.depth()];
     for (face, level) in faces.iter().zip(&graph.levels) {

@@ -7,8 +7,8 @@ use windlass_core::State;
 /// What takes the place of a character that has no picture of its own.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// Text on one line that no reader obeys: control characters become their pictures (`␊`), and what would turn the reading direction
-/// of the text around it, or is no character in XML, becomes `\u{fffd}`.
+/// Text on one line that no reader obeys: control characters become their pictures (`␊`), and what would turn
+/// the reading direction of the text around it, or is no character in XML, becomes `\u{fffd}`.
 pub(super) fn visible(text: &str) -> String {
     let show = |c: char| match c {
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(REPLACEMENT),

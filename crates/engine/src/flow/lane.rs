@@ -1,7 +1,8 @@
 //! Keys of lanes that hold `${expressions}`.
 //!
-//! A lane is chosen before its step runs: with the other steps when the workflow is started, or with the other items when a list is
-//! made. So a key reads `input` and, in a step with a `map`, `item` and `index`; no step has a result yet.
+//! A lane is chosen before its step runs: with the other steps when the workflow is started, or with the
+//! other items when a list is made. So a key reads `input` and, in a step with a `map`, `item` and `index`;
+//! no step has a result yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,8 +82,8 @@ fn said(flaws: &[Flaw]) -> String {
     flaws.iter().map(Flaw::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The keys of lanes that hold expressions, for workflows of a definition with this input: what [`NewWorkflow::lanes`] takes. Keys that
-/// differ from item to item are not among them.
+/// The keys of lanes that hold expressions, for workflows of a definition with this input: what
+/// [`NewWorkflow::lanes`] takes. Keys that differ from item to item are not among them.
 pub fn evaluate_lanes(blueprint: &Blueprint, input: &Json) -> Result<Vec<EvaluatedLane>, Invalid> {
     let steps = (0..).zip(&blueprint.definition().steps);
     let with_keys = steps.filter_map(|(number, step)| {
@@ -137,7 +138,7 @@ pub(crate) fn item_lanes(step: &Step, input: &Json, items: &[Value]) -> Result<V
 }
 
 /// Definitions that are known, by the name and version that steps give.
-pub(crate) type Known = HashMap<(Name, Option<String>), Arc<Blueprint>>;
+pub(crate) type KnownDefinitions = HashMap<(Name, Option<String>), Arc<Blueprint>>;
 
 /// The workflows that a definition's steps are, and those of these.
 pub(crate) fn children(blueprint: &Blueprint) -> impl Iterator<Item = &Child> {
@@ -153,12 +154,12 @@ struct Conflict<'a> {
     workflow: &'a Name,
 }
 
-/// Whether steps below a definition ask for lanes that its own steps hold while they run. Keys that hold expressions are known if they were
-/// evaluated for this start; those of steps below are not.
+/// Whether steps below a definition ask for lanes that its own steps hold while they run. Keys that hold
+/// expressions are known if they were evaluated for this start; those of steps below are not.
 fn conflicts<'a>(
     blueprint: &'a Blueprint,
     evaluated: &'a [EvaluatedLane],
-    known: &'a Known,
+    known: &'a KnownDefinitions,
 ) -> Vec<Conflict<'a>> {
     let mut found = Vec::new();
     for (number, holder) in (0_u32..).zip(&blueprint.definition().steps) {
@@ -187,8 +188,9 @@ fn conflicts<'a>(
     found
 }
 
-/// What is wrong with the lanes of a definition and those of the workflows within it, as far as these are known.
-pub(crate) fn lint_lanes(blueprint: &Blueprint, known: &Known) -> Vec<Problem> {
+/// What is wrong with the lanes of a definition and those of the workflows within it, as far as these are
+/// known.
+pub(crate) fn lint_lanes(blueprint: &Blueprint, known: &KnownDefinitions) -> Vec<Problem> {
     let conflicts = conflicts(blueprint, &[], known).into_iter();
     let problem = |Conflict { holder, key, step, workflow }: Conflict<'_>| {
         let problem = format!(
@@ -202,7 +204,11 @@ pub(crate) fn lint_lanes(blueprint: &Blueprint, known: &Known) -> Vec<Problem> {
 }
 
 /// Why a workflow cannot be started: a step below it would wait for ever.
-pub(crate) fn refuse_lanes(new: &NewWorkflow, blueprint: &Blueprint, known: &Known) -> Option<Rejected> {
+pub(crate) fn refuse_lanes(
+    new: &NewWorkflow,
+    blueprint: &Blueprint,
+    known: &KnownDefinitions,
+) -> Option<Rejected> {
     let conflict = conflicts(blueprint, &new.lanes, known).into_iter().next()?;
     let held = HeldLane {
         namespace: new.namespace.clone(),
@@ -213,12 +219,12 @@ pub(crate) fn refuse_lanes(new: &NewWorkflow, blueprint: &Blueprint, known: &Kno
     Some(held.refusal(&format!("{}/{}", conflict.workflow, conflict.step.name)))
 }
 
-/// What is wrong with the lanes of several files together: a workflow that is a step of another is looked for among them. The problems of
-/// each file, in order, for [`Document::lint_with`].
+/// What is wrong with the lanes of several files together: a workflow that is a step of another is looked for
+/// among them. The problems of each file, in order, for [`Document::lint_with`].
 #[must_use]
 pub fn lint_together(documents: &[&Document]) -> Vec<Vec<Problem>> {
     let blueprints: Vec<&Blueprint> = documents.iter().map(|document| document.blueprint()).collect();
-    let mut known = Known::new();
+    let mut known = KnownDefinitions::new();
     for blueprint in &blueprints {
         let (definition, shared) = (blueprint.definition(), Arc::new((*blueprint).clone()));
         known.insert((definition.name.clone(), None), shared.clone());

@@ -1,4 +1,5 @@
-//! What can be said about a sound definition before it runs: its expressions, its schema, and what is likely a mistake.
+//! What can be said about a sound definition before it runs: its expressions, its schema, and what is likely
+//! a mistake.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +7,13 @@ use std::sync::Arc;
 use windlass_core::{Blueprint, Join, RESERVED, Retry, Step};
 
 use super::expression::TYPES;
-use super::lane::{self, Known, lint_lanes};
+use super::lane::{self, KnownDefinitions, lint_lanes};
 use super::problem::{MOST, Problem, did_you_mean};
 use super::schema;
 use super::step::Expressions;
 
-/// All that is wrong with the expressions and the schema of a definition, and warnings about the rest. No more than twenty of each.
+/// All that is wrong with the expressions and the schema of a definition, and warnings about the rest. No
+/// more than twenty of each.
 #[must_use]
 pub fn lint(blueprint: &Blueprint) -> Vec<Problem> {
     let definition = blueprint.definition();
@@ -96,8 +98,8 @@ impl Lint<'_> {
         }
     }
 
-    /// Whether those that are referred to come before. Sixty-four are followed through the graph at a time, so even where every
-    /// step refers to another far away this stays quick.
+    /// Whether those that are referred to come before. Sixty-four are followed through the graph at a time,
+    /// so even where every step refers to another far away this stays quick.
     fn check_order(&mut self) {
         if self.asked.is_empty() {
             return;
@@ -156,7 +158,7 @@ impl Lint<'_> {
         let definition = self.blueprint.definition();
         if lane::children(self.blueprint).any(|child| child.name == definition.name) {
             let own = Arc::new(self.blueprint.clone());
-            let known: Known = [None, definition.version.clone()]
+            let known: KnownDefinitions = [None, definition.version.clone()]
                 .into_iter()
                 .map(|version| ((definition.name.clone(), version), own.clone()))
                 .collect();

@@ -1,11 +1,12 @@
 //! Workflow files: read, checked, and their expressions evaluated.
 //!
-//! [`read`] gives the definition that a YAML or JSON text describes, or what is wrong with it, each with line, column and path.
-//! [`lint()`] says what only shows in expressions: CEL, in `if`, in `map.over`, and as `${…}` in the texts of `input` and in the keys
-//! of lanes. [`Expressions`]
-//! are those of one step, compiled; over a [`Scope`] they give its condition, its list and its payload.
+//! [`read`] gives the definition that a YAML or JSON text describes, or what is wrong with it, each with
+//! line, column and path. [`lint()`] says what only shows in expressions: CEL, in `if`, in `map.over`, and as
+//! `${…}` in the texts of `input` and in the keys of lanes. [`Expressions`] are those of one step, compiled;
+//! over a [`Scope`] they give its condition, its list and its payload.
 //!
-//! What is *not* here: no files are opened, nothing is started, and no expression can reach anything but the JSON it is given.
+//! What is *not* here: no files are opened, nothing is started, and no expression can reach anything but the
+//! JSON it is given.
 //!
 //! ```
 //! use windlass::flow::{self, Expressions, Scope};
@@ -51,7 +52,7 @@ mod schema;
 mod step;
 mod template;
 
-pub(crate) use lane::{Known, children, item_lanes, lint_lanes, refuse_lanes};
+pub(crate) use lane::{KnownDefinitions, children, item_lanes, lint_lanes, refuse_lanes};
 pub use lane::{evaluate_lanes, lint_together};
 pub use lint::lint;
 pub use problem::Problem;

@@ -1,7 +1,7 @@
 //! The text of a workflow file as a tree in which every node knows its place.
 //!
-//! YAML 1.2, and therefore JSON. The tree is built from the parser's events with a stack of its own, so neither depth nor size of a
-//! hostile file can harm: both are bounded, and so is what aliases repeat.
+//! YAML 1.2, and therefore JSON. The tree is built from the parser's events with a stack of its own, so
+//! neither depth nor size of a hostile file can harm: both are bounded, and so is what aliases repeat.
 
 use std::collections::{HashMap, HashSet};
 
@@ -65,8 +65,8 @@ impl Node {
         }
     }
 
-    /// Where a path of the definition, or as much of it as there is, is written. A text or list that begins on the line of its key is
-    /// pointed at itself; for others the key says more.
+    /// Where a path of the definition, or as much of it as there is, is written. A text or list that begins
+    /// on the line of its key is pointed at itself; for others the key says more.
     pub(super) fn find(&self, path: &str) -> Place {
         let (mut node, mut place, mut rest) = (self, self.place, path);
         while !rest.is_empty() {

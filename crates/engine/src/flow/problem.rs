@@ -1,4 +1,4 @@
-//! What is wrong with a workflow file, in words for whoever wrote it.
+//! What is wrong with a workflow file, in words for its author.
 
 use std::fmt;
 
@@ -82,8 +82,8 @@ pub(super) struct Place {
 /// So many problems are told; whoever has more starts with these.
 pub(super) const MOST: usize = 20;
 
-/// `did you mean …?` for the known word that is most like `wanted`, if one is like it at all. For a message, so only the first
-/// thousand are looked at.
+/// `did you mean …?` for the known word that is most like `wanted`, if one is like it at all. For a message,
+/// so only the first thousand are looked at.
 pub(super) fn did_you_mean<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let close = wanted.chars().count() / 3 + 1;
     let near = known.take(1_000).map(|word| (distance(wanted, word), word));

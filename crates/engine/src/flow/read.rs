@@ -52,8 +52,8 @@ impl Document {
     }
 }
 
-/// Reads a workflow file: YAML, or JSON, which is YAML too. Everything but its expressions is checked; for those there is
-/// [`Document::lint`].
+/// Reads a workflow file: YAML, or JSON, which is YAML too. Everything but its expressions is checked; for
+/// those there is [`Document::lint`].
 pub fn read(text: &str) -> Result<Document, Vec<Problem>> {
     if text.len() > limits::DEFINITION_BYTES {
         let problem = format!("it has {} bytes", text.len());
@@ -68,7 +68,8 @@ pub fn read(text: &str) -> Result<Document, Vec<Problem>> {
     }
 }
 
-/// Reads a workflow file and checks its expressions too: its blueprint and the warnings, or all that is wrong.
+/// Reads a workflow file and checks its expressions too: its blueprint and the warnings, or all that is
+/// wrong.
 pub fn check(text: &str) -> Result<(Document, Vec<Problem>), Vec<Problem>> {
     let document = read(text)?;
     let problems = document.lint();

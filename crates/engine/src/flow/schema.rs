@@ -3,8 +3,8 @@
 use serde_json::Value;
 use windlass_core::{Definition, Invalid};
 
-/// The JSON Schema (draft 2020-12) of a workflow file, for editors and other programs. It says less than [`read`](super::read()) checks: a
-/// schema knows nothing of cycles and expressions.
+/// The JSON Schema (draft 2020-12) of a workflow file, for editors and other programs. It says less than
+/// [`read`](super::read()) checks: a schema knows nothing of cycles and expressions.
 pub const SCHEMA: &str = include_str!("definition.schema.json");
 
 #[cfg(feature = "json-schema")]
@@ -14,7 +14,8 @@ mod cost;
 #[cfg(feature = "json-schema")]
 const STACK: usize = 256 << 20;
 
-/// Whether a value is a JSON Schema that can be checked against in bounded time. References to other documents are refused.
+/// Whether a value is a JSON Schema that can be checked against in bounded time. References to other
+/// documents are refused.
 #[cfg(feature = "json-schema")]
 pub(super) fn check(schema: &Value) -> Result<(), String> {
     deep(|| {
@@ -248,7 +249,8 @@ mod tests {
         }
     }
 
-    /// Each field of the model is in the schema, and none else: what serde writes of a full definition, and what it refuses.
+    /// Each field of the model is in the schema, and none else: what serde writes of a full definition, and
+    /// what it refuses.
     #[test]
     fn the_schema_has_the_fields_of_the_model() {
         let schema: Value = serde_json::from_str(SCHEMA).unwrap();

@@ -21,7 +21,8 @@ pub struct Expressions {
 }
 
 impl Expressions {
-    /// Compiles `if`, `map.over` and `input`. Whether what they refer to is there is for [`lint`](super::lint()) to say.
+    /// Compiles `if`, `map.over` and `input`. Whether what they refer to is there is for
+    /// [`lint`](super::lint()) to say.
     pub fn of(step: &Step) -> Result<Self, Vec<Flaw>> {
         let mut flaws = Vec::new();
         let mut refuse = |path: &str, found: Vec<(String, Refused)>| {
@@ -73,7 +74,8 @@ impl Expressions {
         references
     }
 
-    /// The field, and where in it, that first uses a name: in what is evaluated before there are items, or in `input`.
+    /// The field, and where in it, that first uses a name: in what is evaluated before there are items, or in
+    /// `input`.
     pub(super) fn find(&self, name: &str, is_early: bool) -> String {
         let condition = self.condition.as_ref().filter(|condition| condition.references().has(name));
         let list = || Some(format!("map.over{}", self.list.as_ref()?.find(name)?));
@@ -85,7 +87,8 @@ impl Expressions {
         found.unwrap_or_default()
     }
 
-    /// The names of the steps that are referred to. A name that is no step, or comes later, is among them: lint tells.
+    /// The names of the steps that are referred to. A name that is no step, or comes later, is among them:
+    /// lint tells.
     #[must_use]
     pub fn references(&self) -> BTreeSet<String> {
         let references = &self.references;
@@ -166,7 +169,8 @@ impl Scope {
         Ok(Self { text: input.clone(), input: value, results: BTreeMap::new(), workflow, bytes })
     }
 
-    /// Adds the result of a step; none if it was skipped or has not completed. A step that was not added has none.
+    /// Adds the result of a step; none if it was skipped or has not completed. A step that was not added has
+    /// none.
     pub fn add(&mut self, step: &str, result: Option<&Json>) -> Result<(), String> {
         let Some(result) = result else {
             self.results.insert(step.into(), Value::Null);

@@ -267,7 +267,8 @@ fn end(body: &str) -> Option<usize> {
     None
 }
 
-/// Where the text goes on behind the string literal that begins with the quote at `at`; its end if the string has none.
+/// Where the text goes on behind the string literal that begins with the quote at `at`; its end if the string
+/// has none.
 pub(super) fn after_string(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let quote = bytes[at];

@@ -1,4 +1,5 @@
-//! Chore: schedules by a clock that was set back. The store itself sees to tasks, workers and the leader when a leader stands again.
+//! Chore: schedules by a clock that was set back. The store itself sees to tasks, workers and the leader when
+//! a leader stands again.
 
 use tracing::{info, warn};
 use windlass_core::{Firing, Rejected, Schedule, Timestamp, set_back};
@@ -8,8 +9,8 @@ use super::Reign;
 use crate::cron::Cron;
 
 impl Reign<'_> {
-    /// Follows the store's clock, if it was set back since the last look; at the first look of a term that may have been before it. Says
-    /// whether anything may have become due by that.
+    /// Follows the store's clock, if it was set back since the last look; at the first look of a term that
+    /// may have been before it. Says whether anything may have become due by that.
     pub(super) async fn follow_clock(&mut self, now: Timestamp) -> Result<bool, Error> {
         let last = self.clock.replace(now);
         if last.is_some() && set_back(last, now).is_none() {
@@ -25,8 +26,8 @@ impl Reign<'_> {
         Ok(last.is_some())
     }
 
-    /// A schedule goes on with its first slot from now on, and not with the one that was next by the wrong clock. Slots that were
-    /// fired by that clock are not fired again: their tasks have the same keys.
+    /// A schedule goes on with its first slot from now on, and not with the one that was next by the wrong
+    /// clock. Slots that were fired by that clock are not fired again: their tasks have the same keys.
     async fn bring_forward(&self, schedule: Schedule, now: Timestamp) -> Result<(), Error> {
         let Ok(cron) = Cron::parse(&schedule.cron, &schedule.zone) else { return Ok(()) };
         let next_at = cron.next_after(now).unwrap_or(Timestamp::MAX);

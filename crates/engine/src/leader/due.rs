@@ -1,4 +1,5 @@
-//! Chore: promote what has waited long enough, expire what a dead worker holds. The store says what, as commands.
+//! Chore: promote what has waited long enough, expire what a dead worker holds. The store says what, as
+//! commands.
 
 use tokio::time::Instant;
 use tracing::warn;
@@ -27,7 +28,8 @@ impl Reign<'_> {
             let next_slot = self.fire(schedules, now).await?;
             let moved = self.carry_out(commands).await?;
             self.stuck = asked - moved;
-            // A full page may have more behind it, unless all of it refuses to move and no more can be asked for.
+            // A full page may have more behind it, unless all of it refuses to move and no more can be asked
+            // for.
             let more = asked >= limit && (moved > 0 || (self.stuck > before && before < MOST_STUCK));
             if slots < limit && !more {
                 let then = |moment: Timestamp| looked + moment.since(now);

@@ -8,7 +8,7 @@ use windlass_store::{Count, Error};
 
 use super::Reign;
 use crate::kinds::label;
-use crate::worker::driver::count;
+use crate::observe::count;
 
 /// How often.
 pub(super) const EVERY: Duration = Duration::from_secs(10);

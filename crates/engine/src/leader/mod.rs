@@ -1,7 +1,7 @@
 //! The leader: one worker among all, who does what the passing of time asks for.
 //!
-//! Every worker stands for leader; the store lets one win, for a term. The chores are one file each. Whatever a leader writes names its
-//! term, so that one who was followed while it slept changes nothing.
+//! Every worker stands for leader; the store lets one win, for a term. The chores are one file each. Whatever
+//! a leader writes names its term, so that one who was followed while it slept changes nothing.
 
 mod clock;
 mod due;

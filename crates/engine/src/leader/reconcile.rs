@@ -1,4 +1,5 @@
-//! Chore: look for what waits for something that has already happened. It finds nothing; what it finds is counted and put right.
+//! Chore: look for what waits for something that has already happened. It finds nothing; what it finds is
+//! counted and put right.
 
 use std::time::Duration;
 

@@ -11,8 +11,8 @@ use crate::cron::Cron;
 const UNREADABLE_FOR: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Reign<'_> {
-    /// Fires each of `schedules`, whose next slot has come, and says when the first of them is due again. One that cannot be fired
-    /// delays only itself.
+    /// Fires each of `schedules`, whose next slot has come, and says when the first of them is due again. One
+    /// that cannot be fired delays only itself.
     pub(super) async fn fire(
         &self,
         schedules: Vec<Schedule>,

@@ -38,8 +38,8 @@ impl Asking {
         Self { asked, since: Instant::now(), answer: Box::pin(answer) }
     }
 
-    /// When a worker that has been stopping since `stopping` no longer waits for the answer. A claim that may have succeeded is given up
-    /// sooner than a report: the worker can ask what it holds.
+    /// When a worker that has been stopping since `stopping` no longer waits for the answer. A claim that may
+    /// have succeeded is given up sooner than a report: the worker can ask what it holds.
     pub(super) fn abandon_at(&self, stopping: Instant) -> Instant {
         let reports = matches!(&self.asked, Asked::Turn { commands, .. } if !commands.is_empty());
         self.since.max(stopping) + if reports { LAST_WORDS } else { LAST_WORDS / 2 }
@@ -55,8 +55,9 @@ impl Asking {
     }
 }
 
-/// The first answer to what was asked, and which question it answers; never, if nothing was asked. With `stopping`, the moment since
-/// which the worker has been stopping, a question that takes too long is answered by [`Asking::abandoned`].
+/// The first answer to what was asked, and which question it answers; never, if nothing was asked. With
+/// `stopping`, the moment since which the worker has been stopping, a question that takes too long is
+/// answered by [`Asking::abandoned`].
 pub(super) async fn answered(asking: &mut [Asking], stopping: Option<Instant>) -> (usize, Answer) {
     let abandoned = stopping.and_then(|stopping| {
         let all = asking.iter().enumerate();

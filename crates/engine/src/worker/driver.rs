@@ -1,9 +1,10 @@
 //! The worker's loop: claim, start, report.
 //!
-//! One turn with the store is in progress at a time (two, if the store can make use of that and there is enough to say). While it is,
-//! handlers end and what they have to say gathers; the next turn tells all of it and claims anew, in one commit. So a busy worker batches
-//! by itself and an idle one adds no delay. Nothing here ticks: the loop
-//! wakes when a handler ends, when the store rings, and at moments that something waits for.
+//! One turn with the store is in progress at a time (two, if the store can make use of that and there is
+//! enough to say). While it is, handlers end and what they have to say gathers; the next turn tells all of it
+//! and claims anew, in one commit. So a busy worker batches by itself and an idle one adds no delay. Nothing
+//! here ticks: the loop wakes when a handler ends, when the store rings, and at moments that something waits
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use super::outbox::{Backoff, Outbox};
 use super::setup::{ReportResult, Setup, Shared};
 use super::waiting::Waiting;
 use crate::context::Context;
+use crate::observe::count;
 use crate::stop::StopReason;
 
 /// A handler that has run this long is marked as running; one that ends sooner is never written down twice.
@@ -38,8 +40,8 @@ const WAIT_AT_MOST: Duration = Duration::from_secs(1);
 /// How long what there is to say waits for more, while claims still wait for a handler.
 const SAY_AFTER: Duration = Duration::from_millis(5);
 
-/// When to look a second time for claims whose answer was lost: the first look may have been too early. Each further look waits twice
-/// as long as the one before, for as long as the worker lives.
+/// When to look a second time for claims whose answer was lost: the first look may have been too early. Each
+/// further look waits twice as long as the one before, for as long as the worker lives.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long a worker that is to stop tries to tell the store what it has to say.
@@ -52,7 +54,8 @@ pub(super) struct Driver {
     ended: mpsc::UnboundedReceiver<Ended>,
     end: mpsc::UnboundedSender<Ended>,
     waiting: VecDeque<Waiting>,
-    /// Claims that have a free handler, and whose start is being recorded before it runs ([`Task::must_record_start`](windlass_core::Task::must_record_start)).
+    /// Claims that have a free handler, and whose start is being recorded before it runs
+    /// ([`Task::must_record_start`](windlass_core::Task::must_record_start)).
     starting: BTreeMap<(TaskId, Lease), Waiting>,
     /// By claim: a task that was lost may be claimed again while its handler still runs.
     running: BTreeMap<(TaskId, Lease), Context>,
@@ -70,11 +73,13 @@ pub(super) struct Driver {
     /// Whether a handler was idle when the last turn was answered.
     ran_dry: bool,
     tell_at: Option<Instant>,
-    /// Tasks that turns in progress speak of: nothing else is said about them meanwhile, for it might be heard first.
+    /// Tasks that turns in progress speak of: nothing else is said about them meanwhile, for it might be
+    /// heard first.
     spoken_of: BTreeSet<TaskId>,
     /// Claims that turns in progress may bring.
     claims_under_way: usize,
-    /// When to look for claims that an answer which never came may have given, and how long to wait until the next look.
+    /// When to look for claims that an answer which never came may have given, and how long to wait until the
+    /// next look.
     look_for_lost: Option<(Instant, Duration)>,
     stopping_since: Option<Instant>,
     told_to_stop: bool,
@@ -120,8 +125,8 @@ impl Driver {
         }
     }
 
-    /// Runs until `stop` and everything that is to be said then has been said; false if it could not be said in time. An error means
-    /// that the store cannot be used any more.
+    /// Runs until `stop` and everything that is to be said then has been said; false if it could not be said
+    /// in time. An error means that the store cannot be used any more.
     pub(super) async fn run(mut self, stop: CancellationToken) -> Result<bool, Error> {
         let mut asking: Vec<Asking> = Vec::new();
         loop {
@@ -174,8 +179,8 @@ impl Driver {
         self.give_up_at().is_some_and(|at| at <= Instant::now())
     }
 
-    /// When a worker that is to stop tries no longer to tell the store what it has to say: not before its grace period is over, and not
-    /// before it has tried for a while.
+    /// When a worker that is to stop tries no longer to tell the store what it has to say: not before its
+    /// grace period is over, and not before it has tried for a while.
     fn give_up_at(&self) -> Option<Instant> {
         let (Setup { grace, patience, .. }, since) = (&self.shared.setup, self.stopping_since?);
         let handlers_end =
@@ -296,7 +301,8 @@ impl Driver {
         Some(Asking::new(Asked::Turn { commands, limit, at }, answer))
     }
 
-    /// Whether nothing may be started, and so nothing need be claimed, until a heartbeat is confirmed. Asks for one.
+    /// Whether nothing may be started, and so nothing need be claimed, until a heartbeat is confirmed. Asks
+    /// for one.
     fn is_fenced(&mut self) -> bool {
         let is_closed = self.shared.is_closed.load(Ordering::Relaxed);
         let is_fenced = !is_closed && !self.shared.fence.is_open();
@@ -307,8 +313,8 @@ impl Driver {
         is_fenced
     }
 
-    /// Whether a question may be asked beside those that are not answered yet: a turn, if there is about as much to say as the
-    /// other says.
+    /// Whether a question may be asked beside those that are not answered yet: a turn, if there is about as
+    /// much to say as the other says.
     fn may_ask(&self, asking: &[Asking]) -> bool {
         let said = |asking: &Asking| match &asking.asked {
             Asked::Turn { commands, .. } => Some(commands.len()),
@@ -325,8 +331,8 @@ impl Driver {
         self.outbox.since().map(|since| since + SAY_AFTER)
     }
 
-    /// How much to claim: what can run now, and in advance what the last turn has shown to be run off during a turn; more, if that
-    /// was not enough.
+    /// How much to claim: what can run now, and in advance what the last turn has shown to be run off during
+    /// a turn; more, if that was not enough.
     fn room(&self) -> usize {
         if self.stopping_since.is_some() {
             return 0;
@@ -391,7 +397,8 @@ impl Driver {
                 }
                 Ok(())
             }
-            // A server does not let a worker in that the store has forgotten. The heartbeat registers it again; then it says all of it.
+            // A server does not let a worker in that the store has forgotten. The heartbeat registers it
+            // again; then it says all of it.
             Error::Rejected(rejected @ Rejected::InvalidWorker { .. }) => {
                 warn!(%rejected, "the worker was forgotten");
                 self.backoff.failed();
@@ -590,9 +597,4 @@ impl Driver {
             }
         }
     }
-}
-
-/// A number for a gauge.
-pub(crate) fn count(number: usize) -> f64 {
-    u32::try_from(number).map_or(f64::INFINITY, f64::from)
 }

@@ -1,11 +1,13 @@
 //! The fence: until when a worker may start what it has claimed.
 //!
-//! All leases of a worker live as long as its heartbeat. A process that was stopped, or a machine that was suspended, may go on when
-//! others have taken its tasks, and does not notice by itself. So nothing is started later than the last confirmed heartbeat plus the
-//! fence, and nothing that was claimed before a longer silence, because a heartbeat after that does not bring lost leases back.
+//! All leases of a worker live as long as its heartbeat. A process that was stopped, or a machine that was
+//! suspended, may go on when others have taken its tasks, and does not notice by itself. So nothing is
+//! started later than the last confirmed heartbeat plus the fence, and nothing that was claimed before a
+//! longer silence, because a heartbeat after that does not bring lost leases back.
 //!
-//! What remains: a process that is stopped after the check and before the first instruction of the handler. Nobody can close that gap
-//! here; [`Context::lease`](crate::Context::lease) is the fencing token for what a handler changes elsewhere.
+//! What remains: a process that is stopped after the check and before the first instruction of the handler.
+//! Nobody can close that gap here; [`Context::lease`](crate::Context::lease) is the fencing token for what a
+//! handler changes elsewhere.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

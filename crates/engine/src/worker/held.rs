@@ -7,7 +7,8 @@ use windlass_core::{Lease, TaskId};
 
 use crate::stop::{Stop, StopReason};
 
-/// The leases of one worker. Shared between its loop, which claims and ends, and its heartbeat, which learns what is lost.
+/// The leases of one worker. Shared between its loop, which claims and ends, and its heartbeat, which learns
+/// what is lost.
 #[derive(Debug, Default)]
 pub(super) struct Held(Mutex<BTreeMap<TaskId, (Lease, Stop)>>);
 

@@ -1,7 +1,8 @@
 //! The worker: claims what it has handlers for, runs it, reports.
 //!
-//! Its parts, each in a file: the loop ([`driver`]) and what it asks the store ([`asking`]), one attempt ([`attempt`]), the heartbeat
-//! ([`pulse`]) and until when something may start ([`fence`]), what it holds ([`held`]) and what it has to say ([`outbox`]). Every worker also stands for leader ([`crate::leader`]).
+//! Its parts, each in a file: the loop ([`driver`]) and what it asks the store ([`asking`]), one attempt
+//! ([`attempt`]), the heartbeat ([`pulse`]) and until when something may start ([`fence`]), what it holds
+//! ([`held`]) and what it has to say ([`outbox`]). Every worker also stands for leader ([`crate::leader`]).
 
 mod asking;
 pub(crate) mod attempt;
@@ -85,7 +86,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Adds a handler: an `async fn(Context, Input) -> Result<Output, TaskError>`, or a closure of that form. A kind can have only one.
+    /// Adds a handler: an `async fn(Context, Input) -> Result<Output, TaskError>`, or a closure of that form.
+    /// A kind can have only one.
     pub fn handle<I, O, F>(mut self, handler: impl Fn(Context, I) -> F + Send + Sync + 'static) -> Self
     where
         I: Input,
@@ -119,8 +121,8 @@ impl WorkerBuilder {
         self.check(added)
     }
 
-    /// Puts something around all handlers: it is given the context and what is inside, and returns the outcome. The last one put around
-    /// is the outermost.
+    /// Puts something around all handlers: it is given the context and what is inside, and returns the
+    /// outcome. The last one put around is the outermost.
     ///
     /// ```
     /// # async fn around(windlass: windlass::Windlass) {
@@ -175,8 +177,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many tasks it may claim before a handler is free for them; 1,024 by default. It uses as much of that as handlers get
-    /// through during a turn or two with the store: nothing if they are slow.
+    /// How many tasks it may claim before a handler is free for them; 1,024 by default. It uses as much of
+    /// that as handlers get through during a turn or two with the store: nothing if they are slow.
     pub fn buffer(mut self, tasks: usize) -> Self {
         self.setup.buffer = tasks;
         self
@@ -188,13 +190,15 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long a handler may go on after it was told to stop; 5 s by default. Then it is dropped at its next `.await`.
+    /// How long a handler may go on after it was told to stop; 5 s by default. Then it is dropped at its next
+    /// `.await`.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.setup.patience = patience.min(limits::TIMEOUT);
         self
     }
 
-    /// How long the worker may be silent before others take its tasks; 30 s by default. It sends a heartbeat every third of that.
+    /// How long the worker may be silent before others take its tasks; 30 s by default. It sends a heartbeat
+    /// every third of that.
     pub fn dead_after(mut self, silence: Duration) -> Self {
         self.setup.dead_after = silence;
         self.setup.heartbeat = silence / 3;
@@ -207,7 +211,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Whether it may become the leader, who does what the passing of time asks for; it may by default. A store needs one worker that may.
+    /// Whether it may become the leader, who does what the passing of time asks for; it may by default. A
+    /// store needs one worker that may.
     pub fn leads(mut self, leads: bool) -> Self {
         self.setup.leads = leads;
         self
@@ -219,8 +224,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Tells what became of the report about each attempt, once. A worker that stops while the store is away has reports that it could
-    /// not make, of which nothing is told.
+    /// Tells what became of the report about each attempt, once. A worker that stops while the store is away
+    /// has reports that it could not make, of which nothing is told.
     pub fn on_report(mut self, heard: impl Fn(TaskId, Lease, &ReportResult) + Send + Sync + 'static) -> Self {
         self.setup.on_report = Some(Arc::new(heard));
         self
@@ -243,7 +248,7 @@ impl WorkerBuilder {
     /// Registers the worker and starts it.
     pub async fn start(self) -> Result<RunningWorker> {
         let setup = self.prepare().await?;
-        metrics::gauge!("windlass_worker_pool_capacity").set(driver::count(setup.pool));
+        metrics::gauge!("windlass_worker_pool_capacity").set(crate::observe::count(setup.pool));
         RunningWorker::launch(setup)
     }
 
@@ -271,8 +276,8 @@ impl WorkerBuilder {
         Ok(self.setup)
     }
 
-    /// Stands for leader and leads until `signal` comes, and does nothing else: it is not registered, and needs no handlers. For programs
-    /// that let others do the work.
+    /// Stands for leader and leads until `signal` comes, and does nothing else: it is not registered, and
+    /// needs no handlers. For programs that let others do the work.
     pub async fn lead_until(self, signal: impl Future<Output = ()>) -> Result<()> {
         if let Some(invalid) = self.refused {
             return Err(invalid.into());
@@ -322,8 +327,8 @@ impl RunningWorker {
         &self.id
     }
 
-    /// Stops it gracefully: it claims no more, lets handlers end within the grace period, reports, gives back the rest, gives up leadership and
-    /// deregisters.
+    /// Stops it gracefully: it claims no more, lets handlers end within the grace period, reports, gives back
+    /// the rest, gives up leadership and deregisters.
     pub async fn stop(&self) -> Result<()> {
         self.stop.cancel();
         self.ended().await

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use windlass_core::{Command, TaskId, Token, limits};
 
-/// Commands on their way to the store, in order. What could not be told is told again: every one of them may be.
+/// Commands on their way to the store, in order. What could not be told is told again: every one of them may
+/// be.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     commands: VecDeque<Command>,

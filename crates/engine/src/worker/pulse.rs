@@ -113,7 +113,8 @@ pub(super) async fn beat(shared: Arc<Shared>, stop: CancellationToken) {
     }
 }
 
-/// Looks whether the store still counts what this worker works on as its own, and stops the handlers of what it does not.
+/// Looks whether the store still counts what this worker works on as its own, and stops the handlers of what
+/// it does not.
 async fn look(shared: &Shared) -> Result<(), Error> {
     let held = shared.held.list();
     let still: BTreeSet<_> = holdings(shared).await?.into_iter().collect();
@@ -132,7 +133,8 @@ async fn once(shared: &Shared) -> Result<(), Error> {
     let leases: Vec<_> = held.iter().map(|(id, lease)| (*id, *lease)).collect();
     let pulse = match shared.store().heartbeat(shared.setup.id.clone(), leases.clone()).await {
         Err(Error::Rejected(Rejected::InvalidWorker { .. })) => {
-            // It was forgotten. What nobody has taken from it since is still its own, and would be nobody's if it let go.
+            // It was forgotten. What nobody has taken from it since is still its own, and would be nobody's
+            // if it let go.
             shared.store().register(shared.setup.registration()).await?;
             shared.claim_wanted.notify_one();
             shared.store().heartbeat(shared.setup.id.clone(), leases).await?

@@ -14,7 +14,8 @@ use super::held::Held;
 use crate::client::Client;
 use crate::handler::Handlers;
 
-/// Settings of one worker. Past [`WorkerBuilder::start`](super::WorkerBuilder::start) they make sense and do not change.
+/// Settings of one worker. Past [`WorkerBuilder::start`](super::WorkerBuilder::start) they make sense and do
+/// not change.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) client: Client,
@@ -98,8 +99,9 @@ impl Setup {
         }
     }
 
-    /// How long a leader's term lasts unless it is renewed, at half of it; others try to lead every sixth. No longer than a worker may be
-    /// silent, so that a dead leader delays what is due no longer than a dead worker does.
+    /// How long a leader's term lasts unless it is renewed, at half of it; others try to lead every sixth. No
+    /// longer than a worker may be silent, so that a dead leader delays what is due no longer than a dead
+    /// worker does.
     pub(crate) fn term(&self) -> Duration {
         self.dead_after.min(DEAD_AFTER)
     }

@@ -169,7 +169,8 @@ impl Client {
         Ok(all.collect())
     }
 
-    /// The workflow that a step is, or an item of one: the newest, if it was tried again. None if it is none yet, or that was pruned.
+    /// The workflow that a step is, or an item of one: the newest, if it was tried again. None if it is none
+    /// yet, or that was pruned.
     pub async fn workflow_of(&self, step: TaskId) -> Result<Option<Workflow>> {
         let filter = WorkflowFilter { parent: Some(step), ..WorkflowFilter::default() };
         let page = Page { limit: 1, after: None, oldest_first: false };
@@ -210,7 +211,8 @@ impl Inspection {
 }
 
 impl StepWaits {
-    /// The reason in a sentence, with what to do about it, and what stands in the way; nothing, if that is what any task would say.
+    /// The reason in a sentence, with what to do about it, and what stands in the way; nothing, if that is
+    /// what any task would say.
     fn told(&self) -> Option<(String, Vec<Blocker>)> {
         let none = Vec::new();
         match self {

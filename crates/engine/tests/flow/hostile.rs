@@ -1,4 +1,5 @@
-//! Files and expressions that were made to do harm. Each ends soon, with an error or with an answer, on a small stack.
+//! Files and expressions that were made to do harm. Each ends soon, with an error or with an answer, on a
+//! small stack.
 
 use serde_json::{Value, json};
 use windlass::flow::{self, Expressions};
@@ -179,7 +180,8 @@ fn evaluation_cannot_do_harm() {
     }
 }
 
-/// Patterns that have to be compiled anew each time, and looked for in a text that leads through most of what they can be in.
+/// Patterns that have to be compiled anew each time, and looked for in a text that leads through most of what
+/// they can be in.
 #[test]
 fn patterns_that_differ_cost_what_they_are() {
     let numbers: Vec<u32> = (0..100).collect();

@@ -132,8 +132,9 @@ impl<'e> Handlers<'e> {
     }
 }
 
-/// I13: a crash costs an attempt, and nothing else does. A worker that is not `killed` never loses a claim, unless some `were_stopped`; what
-/// a killed one had begun and not finished has expired; and what was claimed was begun, unless it expired or was given back.
+/// I13: a crash costs an attempt, and nothing else does. A worker that is not `killed` never loses a claim,
+/// unless some `were_stopped`; what a killed one had begun and not finished has expired; and what was claimed
+/// was begun, unless it expired or was given back.
 pub(crate) fn check_attempts(
     events: &[Event],
     records: &[Record],

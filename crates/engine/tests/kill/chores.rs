@@ -28,8 +28,8 @@ impl Input for Chore {
     const KIND: &'static str = "chore";
 }
 
-/// Its handler has done all and the worker knows, but the store is not told until the gate of the task's name is open: the pause that
-/// makes a zombie.
+/// Its handler has done all and the worker knows, but the store is not told until the gate of the task's name
+/// is open: the pause that makes a zombie.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Late;
 
@@ -79,7 +79,8 @@ pub(crate) fn key(n: u64) -> String {
     format!("chore {n}")
 }
 
-/// The load's task number `n`: a hundred entities, handlers that fail and snooze at random, some with few attempts, some delayed.
+/// The load's task number `n`: a hundred entities, handlers that fail and snooze at random, some with few
+/// attempts, some delayed.
 pub(crate) fn planned(client: &Client, seed: u64, n: u64) -> NewTask {
     let mut random = Random::of(seed, n);
     let millis = if random.chance(40) { 1 + random.below(8) } else { 0 };

@@ -1,4 +1,5 @@
-//! How a process and the one that watches over it speak: lines one way, opened gates the other, and places to stand still.
+//! How a process and the one that watches over it speak: lines one way, opened gates the other, and places to
+//! stand still.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

@@ -22,8 +22,8 @@ fn work() -> Role {
     Role::Work(Work::new(Handlers::Worker, 4, Duration::from_secs(5)))
 }
 
-/// Kills the leader in the middle of delays, retries and a schedule's slots. When its term is over another leads, and everything that became due
-/// meanwhile is done, once.
+/// Kills the leader in the middle of delays, retries and a schedule's slots. When its term is over another
+/// leads, and everything that became due meanwhile is done, once.
 pub(crate) async fn is_followed(stage: &mut Stage, seed: u64) {
     let mut first = stage.start("first", work());
     stage.until(async |stage| stage.leads(&first.who).await).await;

@@ -67,7 +67,8 @@ async fn link(context: Context, link: Link) -> Result<Linked, TaskError> {
     }
 }
 
-/// What the parents have returned. A handler that should not run yet says so aloud, for its worker may be killed before it can report it.
+/// What the parents have returned. A handler that should not run yet says so aloud, for its worker may be
+/// killed before it can report it.
 async fn look(context: &Context) -> Result<BTreeMap<String, Option<String>>, TaskError> {
     let wrong = |what: String| {
         say(&format!("wrong {} {}: {what}", context.id(), context.lease()));

@@ -124,8 +124,8 @@ impl Crew<'_> {
 
     async fn kill_a_worker(&mut self) {
         let which = self.any_worker();
-        // Some at once, wherever that is: it may not even be done with starting. Others after something was heard, so that it
-        // dies in the middle of a commit, after one, or when a handler has begun.
+        // Some at once, wherever that is: it may not even be done with starting. Others after something was
+        // heard, so that it dies in the middle of a commit, after one, or when a handler has begun.
         let moment = self.random.pick(&["", "telling", "told", "claimed", "begun"]);
         let victim = &mut self.workers[which];
         if !moment.is_empty() {
@@ -151,8 +151,8 @@ impl Crew<'_> {
         self.submitters[usize::try_from(which).unwrap()].0 = Some(next);
     }
 
-    /// Stops a worker until others have taken all that it holds; or, if it was stopped in the middle of a write and nobody else can write,
-    /// for as long as it may be silent.
+    /// Stops a worker until others have taken all that it holds; or, if it was stopped in the middle of a
+    /// write and nobody else can write, for as long as it may be silent.
     async fn stop_a_worker(&mut self) {
         let which = self.any_worker();
         let victim = &self.workers[which];

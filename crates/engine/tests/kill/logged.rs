@@ -1,4 +1,5 @@
-//! What writes down what is asked of a store and what it answers, and says so aloud, for the checker and the watcher.
+//! What writes down what is asked of a store and what it answers, and says so aloud, for the checker and the
+//! watcher.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

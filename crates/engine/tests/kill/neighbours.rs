@@ -55,8 +55,8 @@ pub(crate) async fn share(stage: &mut Stage, seed: u64, tasks: u64) {
     assert_eq!(sums.expired, 0, "nobody was thought to be dead");
 }
 
-/// Two workers have one long task each and nothing else to do. Their heartbeats come from time alone: the heartbeat of one is no news for the
-/// other.
+/// Two workers have one long task each and nothing else to do. Their heartbeats come from time alone: the
+/// heartbeat of one is no news for the other.
 pub(crate) async fn rest(stage: &mut Stage) {
     let begun = Instant::now();
     let mut workers = Vec::new();

@@ -1,4 +1,5 @@
-//! What a process does that was started by a test: it works, or it submits, until it is told to stop or killed.
+//! What a process does that was started by a test: it works, or it submits, until it is told to stop or
+//! killed.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -16,7 +17,8 @@ use super::gates::{Gates, say};
 use super::logged::Logged;
 use super::random::Random;
 
-/// Tasks that may wait: a submitter that is this far ahead waits for the workers, so that all of them last as long as the run.
+/// Tasks that may wait: a submitter that is this far ahead waits for the workers, so that all of them last as
+/// long as the run.
 const AHEAD: u64 = 1_000;
 
 /// The part of one process.
@@ -92,7 +94,8 @@ async fn act(part: Part, place: &Path) {
     }
 }
 
-/// Does what the watcher says, line by line. The answer comes when it is to stop; also when the watcher is gone.
+/// Does what the watcher says, line by line. The answer comes when it is to stop; also when the watcher is
+/// gone.
 fn obey(gates: Arc<Gates>) -> oneshot::Receiver<()> {
     let (stop, told) = oneshot::channel();
     std::thread::spawn(move || {

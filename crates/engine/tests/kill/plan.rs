@@ -200,7 +200,8 @@ impl Plan {
         self.add(needs, join, What::Link(fails), condition)
     }
 
-    /// A step after one of the row `before`, and steps after it: those that need it, and one that only wants it to be over.
+    /// A step after one of the row `before`, and steps after it: those that need it, and one that only wants
+    /// it to be over.
     fn branch(&mut self, before: &[usize], what: What) {
         let parent = self.random.pick(before);
         let join = if self.nodes[parent].fate.is_done() { Join::All } else { Join::AllDone };
@@ -263,7 +264,8 @@ impl<'r> Found<'r> {
         Self { records: records.iter().map(|record| (record.task.id, record)).collect(), workflows }
     }
 
-    /// I10, I11: the workflow has become what the plan says, every step of it once, and what handlers saw of their parents was final.
+    /// I10, I11: the workflow has become what the plan says, every step of it once, and what handlers saw of
+    /// their parents was final.
     pub(crate) fn check(&self, id: WorkflowId, plan: &Plan) {
         let own = self.workflows.iter().find(|record| record.workflow.id == id).unwrap();
         assert_eq!(own.workflow.state, WorkflowState::Complete, "{id}");

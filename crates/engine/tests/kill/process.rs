@@ -12,7 +12,8 @@ use tokio::time::{Instant, timeout_at};
 use super::gates::MARK;
 use super::part::Part;
 
-/// Longer than anything here takes on a slow machine, so that a test which waits in vain fails instead of hanging.
+/// Longer than anything here takes on a slow machine, so that a test which waits in vain fails instead of
+/// hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Tells a test program that it is a child: its part and its place.

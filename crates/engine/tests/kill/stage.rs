@@ -1,4 +1,5 @@
-//! One run: a directory with a store and the logs of all who use it, seen from the process that watches over the others.
+//! One run: a directory with a store and the logs of all who use it, seen from the process that watches over
+//! the others.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -26,7 +27,8 @@ pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// The seed of this run, printed. It repeats the plan: which tasks, which victims, in which order. The moments are the machine's.
+/// The seed of this run, printed. It repeats the plan: which tasks, which victims, in which order. The
+/// moments are the machine's.
 pub(crate) fn seed() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let seed = number("WINDLASS_SEED", u64::from(now.subsec_nanos()));
@@ -53,7 +55,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// An empty SQLite file. In memory where that can be, unless every commit is to go to the disk: a process leaves the same behind.
+    /// An empty SQLite file. In memory where that can be, unless every commit is to go to the disk: a process
+    /// leaves the same behind.
     pub(crate) async fn on_sqlite(test: &'static str, full: bool) -> Self {
         let place = if full { tempfile::tempdir().unwrap() } else { in_memory() };
         let durability = if full { "full" } else { "normal" };
@@ -161,7 +164,8 @@ impl Stage {
         written.is_ok_and(|written| written.is_ok())
     }
 
-    /// Stops a process past everything that holds up others: whoever is stopped in the middle of a write goes on and is stopped again.
+    /// Stops a process past everything that holds up others: whoever is stopped in the middle of a write goes
+    /// on and is stopped again.
     pub(crate) async fn stop_between_writes(&self, process: &Process) {
         loop {
             process.signal("STOP");
@@ -173,7 +177,8 @@ impl Stage {
         }
     }
 
-    /// What the logs and the store say when all is over, after the checker and the invariants have found nothing.
+    /// What the logs and the store say when all is over, after the checker and the invariants have found
+    /// nothing.
     pub(crate) async fn over(&self) -> (Vec<Event>, Vec<Record>) {
         let events = read(&log(self.place.path())).unwrap();
         let records = invariants::dump(self.store()).await;

@@ -69,8 +69,8 @@ async fn works(stage: &Stage, zombie: &Process) {
     assert_eq!(done(&stage.finished(chore).await).worker, zombie.who, "it goes on working");
 }
 
-/// A worker that was stopped is given again the task that it has lost, while its old handler has not ended yet. Two claims, two handlers: both
-/// count, and the end of one is not the end of the other.
+/// A worker that was stopped is given again the task that it has lost, while its old handler has not ended
+/// yet. Two claims, two handlers: both count, and the end of one is not the end of the other.
 pub(crate) async fn meet_themselves(stage: &mut Stage) {
     let leader = stage.leader(DEAD_AFTER).await;
     let mut zombie = stage.start("zombie", work(Handlers::Zombie, 2));

@@ -1,4 +1,5 @@
-//! Two workers and two submitters of this process, each with a store of their own, while something is done to the database.
+//! Two workers and two submitters of this process, each with a store of their own, while something is done to
+//! the database.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::kill::{account, chores};
 /// How long a worker may be silent. Longer than any fault lasts: no claim may be lost to one.
 const DEAD_AFTER: Duration = Duration::from_secs(10);
 
-/// Tasks that may wait: a submitter that is this far ahead waits for the workers, so that all of them last as long as the run.
+/// Tasks that may wait: a submitter that is this far ahead waits for the workers, so that all of them last as
+/// long as the run.
 const AHEAD: u64 = 200;
 
 /// With every so many tasks a small workflow is started, by both submitters.
@@ -64,7 +66,8 @@ pub(crate) struct Seen {
     pub(crate) unknown: BTreeMap<&'static str, u64>,
 }
 
-/// Works off the load at `address`, with `fault` again and again, and checks what `stage` has in its store then.
+/// Works off the load at `address`, with `fault` again and again, and checks what `stage` has in its store
+/// then.
 pub(crate) async fn run(stage: &Stage, address: &str, storm: Storm, mut fault: impl AsyncFnMut()) -> Seen {
     let begun = Instant::now();
     let gates = Gates::new(None);
@@ -136,7 +139,8 @@ async fn check_flows(stage: &Stage, storm: Storm, records: &[Record]) -> usize {
     expected
 }
 
-/// I17: when faults stop, everything drains within 2 × lease + backlog ÷ throughput. Of the throughput under faults, half will do.
+/// I17: when faults stop, everything drains within 2 × lease + backlog ÷ throughput. Of the throughput under
+/// faults, half will do.
 async fn drains(stage: &Stage, storm: Storm, stormy: Duration, left: u64) {
     let all = storm.all_tasks();
     let done = all.saturating_sub(left).max(1);
@@ -236,7 +240,8 @@ async fn rest() {
     sleep(Duration::from_millis(20)).await;
 }
 
-/// Heartbeats, as many as those of a hundred idle workers, so that faults hit some. Nobody may forget who sends them.
+/// Heartbeats, as many as those of a hundred idle workers, so that faults hit some. Nobody may forget who
+/// sends them.
 async fn beat(store: Arc<dyn Store>) {
     let worker = WorkerId::new("heart").unwrap();
     let new = NewWorker { dead_after: 6 * DEAD_AFTER, ..NewWorker::new(worker.clone()) };

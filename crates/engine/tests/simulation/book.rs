@@ -1,4 +1,5 @@
-//! What is written down during a run: the trace, the log for the checker, what was counted, and what was found wrong.
+//! What is written down during a run: the trace, the log for the checker, what was counted, and what was
+//! found wrong.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -41,8 +41,8 @@ enum Blow {
 }
 
 impl Climate {
-    /// The climate of a run. Now and then it is fine, or one thing only goes wrong, so that the stricter rules have something
-    /// to look at.
+    /// The climate of a run. Now and then it is fine, or one thing only goes wrong, so that the stricter
+    /// rules have something to look at.
     pub(crate) fn new(random: &mut Random) -> Self {
         let all =
             [(25, Blow::Kill), (15, Blow::Stop), (15, Blow::Freeze), (15, Blow::Cut), (15, Blow::Spell)];
@@ -104,7 +104,8 @@ impl Chaos {
                 worker.handle_kind(kind, move |context| perform(world.clone(), process.clone(), context));
         }
         if random.chance(20) {
-            // Who looks whether a submit was done must not be misled: what it looks for stays longer than any call takes.
+            // Who looks whether a submit was done must not be misled: what it looks for stays longer than any
+            // call takes.
             let age = LONGEST + random.seconds(1, 30);
             worker = worker.retention(Retention::default().keep(State::Completed, age).unwrap());
         }
@@ -287,8 +288,8 @@ async fn stop(world: Arc<World>, process: Arc<Process>) {
     }
     let took = asked.elapsed();
     let well = process.is_well_for(took + Duration::from_secs(120));
-    // If something is wrong: time for last words to the store, once more for the leader's, for a heartbeat that was on its way, and
-    // for the goodbye.
+    // If something is wrong: time for last words to the store, once more for the leader's, for a heartbeat
+    // that was on its way, and for the goodbye.
     let trouble = Duration::from_secs(4 * 10 + 1);
     if took > process.grace + if well { Duration::from_secs(1) } else { trouble } {
         world.wrong(format!("{} took {took:?} to stop", process.name));

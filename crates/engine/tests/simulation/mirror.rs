@@ -1,5 +1,6 @@
-//! Rules that are checked at the very moment at which something is done in the store, in the order in which it is done, whatever
-//! the clocks say. What comes here are requests with the store's own answers, before any of them is lost.
+//! Rules that are checked at the very moment at which something is done in the store, in the order in which
+//! it is done, whatever the clocks say. What comes here are requests with the store's own answers, before any
+//! of them is lost.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! A process, as the world sees it: something that calls the store and runs handlers, and may stop doing so at any moment.
+//! A process, as the world sees it: something that calls the store and runs handlers, and may stop doing so
+//! at any moment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use windlass::{RunningWorker, WorkerId};
 
 use super::weather::Weather;
 
-/// So many calls of one sort in vain within [`STRETCH`], and a process hammers at a store that cannot answer. Who waits twice as
-/// long each time, or a second, makes far fewer.
+/// So many calls of one sort in vain within [`STRETCH`], and a process hammers at a store that cannot answer.
+/// Who waits twice as long each time, or a second, makes far fewer.
 const IN_VAIN: u32 = 100;
 
 /// How long calls in vain are counted.
@@ -25,8 +26,8 @@ pub(crate) enum Power {
     On,
     /// It stands still, as after SIGSTOP.
     Frozen,
-    /// It is gone, as after SIGKILL. Tokio's tasks cannot be killed from outside; but what never calls the store again and has no
-    /// effects is not there for anybody else.
+    /// It is gone, as after SIGKILL. Tokio's tasks cannot be killed from outside; but what never calls the
+    /// store again and has no effects is not there for anybody else.
     Off,
 }
 
@@ -137,7 +138,8 @@ impl Process {
         *self.asked_to_stop.lock().unwrap() = Some(Instant::now());
     }
 
-    /// Whether it had time left to put everything in order before it goes, and could have known of everything.
+    /// Whether it had time left to put everything in order before it goes, and could have known of
+    /// everything.
     pub(crate) fn leaves_early(&self) -> bool {
         let asked = *self.asked_to_stop.lock().unwrap();
         asked.is_some_and(|at| at.elapsed() < self.grace) && !self.weather().had_ghosts()

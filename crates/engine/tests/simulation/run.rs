@@ -32,8 +32,8 @@ pub(crate) struct Outcome {
     pub(crate) wrong: Vec<String>,
 }
 
-/// How long it may take until there is a leader, what dead workers hold is free, and what waits for a moment is claimable: two leases
-/// and the longest delay (I17). What there is to do comes on top.
+/// How long it may take until there is a leader, what dead workers hold is free, and what waits for a moment
+/// is claimable: two leases and the longest delay (I17). What there is to do comes on top.
 const LEASES: Duration = Duration::from_secs(2 * 30 + 20);
 
 /// How long after that until every handler that was to stop has stopped: a heartbeat and its patience.
@@ -190,8 +190,8 @@ async fn rest(world: &Arc<World>) {
     world.book().tally.most("most calls in 20 s of rest", calls);
 }
 
-/// Counts the rounds of the workers' loops, which set a gauge each time, so that one that goes round without getting further is
-/// found even if it asks nothing of the store.
+/// Counts the rounds of the workers' loops, which set a gauge each time, so that one that goes round without
+/// getting further is found even if it asks nothing of the store.
 struct Rounds {
     world: Arc<World>,
     missed: AtomicU64,

@@ -17,7 +17,8 @@ pub(crate) enum Fault {
     Slow(Duration),
     /// It is done, and after this long the caller is told that nobody knows.
     Lost(Duration),
-    /// It is on its way for so long before it is done. A caller that does not wait that long does not undo it.
+    /// It is on its way for so long before it is done. A caller that does not wait that long does not undo
+    /// it.
     Late(Duration),
     /// The caller is told at once that nobody knows, and it is done later.
     Ghost(Duration),
@@ -26,7 +27,8 @@ pub(crate) enum Fault {
 /// The longest that any call is held up.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
-/// A ghost is done within this time: a worker looks twice for claims that no answer told it of, the second time after 5 s.
+/// A ghost is done within this time: a worker looks twice for claims that no answer told it of, the second
+/// time after 5 s.
 pub(crate) const GHOST: Duration = Duration::from_secs(4);
 
 /// A time of one sort of failure.

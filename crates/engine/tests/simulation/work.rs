@@ -110,7 +110,8 @@ impl Script {
         (each + spec.retry.cap + Duration::from_secs(6)) * runs
     }
 
-    /// Whether an attempt may end like this. What others may do to it at any time is not the script's business.
+    /// Whether an attempt may end like this. What others may do to it at any time is not the script's
+    /// business.
     pub(crate) fn may_end(
         self,
         attempt: u32,

@@ -1,4 +1,5 @@
-//! What all processes of a run share: the store, its clock, and the book. Every effect on the store passes here, in order.
+//! What all processes of a run share: the store, its clock, and the book. Every effect on the store passes
+//! here, in order.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,8 +26,8 @@ type Result<T> = std::result::Result<T, Error>;
 /// More calls than this in one moment, and nobody will ever get further: something goes round in circles.
 const CALLS_AT_ONCE: u64 = 5_000;
 
-/// Who listens to the store's signals. Each listener has a channel of its own: who waits on a shared one is woken in an order
-/// that tokio draws by lot.
+/// Who listens to the store's signals. Each listener has a channel of its own: who waits on a shared one is
+/// woken in an order that tokio draws by lot.
 #[derive(Debug)]
 struct Listener {
     process: Arc<Process>,

@@ -1,5 +1,5 @@
-//! What the tests of the engine share: a store on tokio's clock, which stands still unless everything waits; stores that fail on
-//! plan or are looked at.
+//! What the tests of the engine share: a store on tokio's clock, which stands still unless everything waits;
+//! stores that fail on plan or are looked at.
 
 #![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::panic)] // Each test uses a part.
 
@@ -74,13 +74,15 @@ pub(crate) fn worker(windlass: &Windlass) -> WorkerBuilder {
     windlass.worker().simulated(task_id)
 }
 
-/// Lets time pass. The clock of a test is moved by waiting: it jumps to the next moment that anything waits for.
+/// Lets time pass. The clock of a test is moved by waiting: it jumps to the next moment that anything waits
+/// for.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await; // tidy: sleep: this is how tokio's paused clock is moved
 }
 
-/// Runs a test on a thread of its own with a paused clock and gives up on it after a time that no clock can be kept from telling. For
-/// tests that would never end if what they look for were there: a loop that does not wait keeps a paused clock from moving.
+/// Runs a test on a thread of its own with a paused clock and gives up on it after a time that no clock can
+/// be kept from telling. For tests that would never end if what they look for were there: a loop that does
+/// not wait keeps a paused clock from moving.
 pub(crate) fn bounded<T: Send + 'static>(test: impl Future<Output = T> + Send + 'static) -> T {
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -159,8 +161,8 @@ pub(crate) async fn submit(client: &Client, number: usize, work: &Work) -> Vec<T
     ids
 }
 
-/// Submits quick tasks and then slow ones, which are the answer. The store takes 10 ms for a turn from now on: handlers end during a
-/// turn, and the next turn takes some more in advance.
+/// Submits quick tasks and then slow ones, which are the answer. The store takes 10 ms for a turn from now
+/// on: handlers end during a turn, and the next turn takes some more in advance.
 pub(crate) async fn quick_then_slow(plan: &Plan, client: &Client, slow: usize, takes: u64) -> Vec<TaskId> {
     plan.set(&["turn"], Fault::Late(ms(10)));
     submit(client, 20, &work("quick", 1)).await;

@@ -1,4 +1,5 @@
-//! A store that is looked at, and that can be deaf: it writes down what it is asked and may hide what it rings.
+//! A store that is looked at, and that can be deaf: it writes down what it is asked and may hide what it
+//! rings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,7 +59,8 @@ impl Spy {
         self.0.due.lock().unwrap().extend(commands);
     }
 
-    /// What was asked: `claim`, `start`, `report`, `finish`, `release`, `promote`, … for the parts of turns; `resign`, `deregister`.
+    /// What was asked: `claim`, `start`, `report`, `finish`, `release`, `promote`, … for the parts of turns;
+    /// `resign`, `deregister`.
     pub(crate) fn said(&self) -> Vec<String> {
         self.0.said.lock().unwrap().clone()
     }

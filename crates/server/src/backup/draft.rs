@@ -89,7 +89,8 @@ impl Draft {
         Ok(counted.bytes)
     }
 
-    /// Takes in what is to be restored, whatever form it has, and verifies it. `path` names it, if it is a file.
+    /// Takes in what is to be restored, whatever form it has, and verifies it. `path` names it, if it is a
+    /// file.
     pub(crate) fn take(
         &self,
         source: impl Read,

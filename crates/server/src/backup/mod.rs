@@ -27,8 +27,9 @@ use draft::Draft;
 
 /// Copy a SQLite store, which may be in use, to a file
 ///
-/// Writers go on meanwhile. Everything that was acknowledged before the command began is in the copy. The copy is checked before it gets
-/// its name; a file that exists is never overwritten. For a PostgreSQL store use pg_dump; see docs/backup.md.
+/// Writers go on meanwhile. Everything that was acknowledged before the command began is in the copy. The
+/// copy is checked before it gets its name; a file that exists is never overwritten. For a PostgreSQL store
+/// use pg_dump; see docs/backup.md.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass backup windlass-monday.db
@@ -71,7 +72,7 @@ impl Made {
     }
 }
 
-/// How far a copy is, for whoever may stop it.
+/// How far a copy is, for the caller, which may stop it.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(&str, Copied) -> ControlFlow<()> + Send);
 
 pub(crate) async fn run(session: &Session, args: &BackupArgs) -> Result<Answer> {

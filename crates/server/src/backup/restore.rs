@@ -16,8 +16,8 @@ use crate::show::Answer;
 
 /// Make a SQLite store from a backup
 ///
-/// The backup is checked before the store gets its name; a store that exists is never overwritten. Tasks that were running when the backup was
-/// taken run again. See docs/backup.md.
+/// The backup is checked before the store gets its name; a store that exists is never overwritten. Tasks that
+/// were running when the backup was taken run again. See docs/backup.md.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass restore windlass-monday.db

@@ -1,4 +1,5 @@
-//! Where measurements are made: files in a directory, or a schema of a PostgreSQL database. Nothing of it stays.
+//! Where measurements are made: files in a directory, or a schema of a PostgreSQL database. Nothing of it
+//! stays.
 
 use std::time::Duration;
 

@@ -179,7 +179,8 @@ pub(super) async fn measure(
     Ok(Taken { shape, durability, start, run, peak_bytes })
 }
 
-/// Lets the system forget how much memory this process once had. Where that cannot be, the peak includes what came before.
+/// Lets the system forget how much memory this process once had. Where that cannot be, the peak includes what
+/// came before.
 fn forget_peak() {
     drop(std::fs::write("/proc/self/clear_refs", "5"));
 }

@@ -1,5 +1,5 @@
-//! A definition as a file. What is written is YAML that people would write, not all that YAML could be: maps in blocks, everything else on one
-//! line. The order of steps is kept, which a `Value` could not do.
+//! A definition as a file. What is written is YAML that people would write, not all that YAML could be: maps
+//! in blocks, everything else on one line. The order of steps is kept, which a `Value` could not do.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! What the doctor finds out about the file of a SQLite store: room on its disk, whether it can be written, and all that is in it.
+//! What the doctor finds out about the file of a SQLite store: room on its disk, whether it can be written,
+//! and all that is in it.
 
 use std::io::Write;
 use std::path::Path;

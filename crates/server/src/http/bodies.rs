@@ -1,4 +1,5 @@
-//! Bodies of requests: read within limits of size and time, and of all the memory that bodies may have together.
+//! Bodies of requests: read within limits of size and time, and of all the memory that bodies may have
+//! together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,8 +53,8 @@ impl Bodies {
         Self { kilobytes: Arc::new(Semaphore::new(kilobytes)) }
     }
 
-    /// All of a body, and its share of the memory. One that says it is too large is refused before any of it is read; one that dawdles takes no
-    /// other's place.
+    /// All of a body, and its share of the memory. One that says it is too large is refused before any of it
+    /// is read; one that dawdles takes no other's place.
     pub(super) async fn read(&self, body: &mut Body, limits: &Limits) -> Result<(Bytes, Share), Problem> {
         let most = limits.body_bytes;
         let too_large = || {
@@ -83,8 +84,9 @@ impl Bodies {
     }
 }
 
-/// Lets a body that nobody reads come and go while the answer is sent: a peer that is hung up on in the middle of its request may not hear why.
-/// As long as it keeps coming, and no longer than a body may take: it costs no memory.
+/// Lets a body that nobody reads come and go while the answer is sent: a peer that is hung up on in the
+/// middle of its request may not hear why. As long as it keeps coming, and no longer than a body may take: it
+/// costs no memory.
 pub(super) fn ignore(mut body: Body, headers: &HeaderMap, limits: &Limits) {
     // Who waits to be told to go on need not send it at all.
     if body.is_end_stream() || headers.contains_key(header::EXPECT) {

@@ -30,7 +30,7 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Answered<Self> {
-        // Whoever gets as far as a route has passed the guard.
+        // A request that reaches a route has passed the guard.
         parts.extensions.get::<Self>().cloned().ok_or_else(|| Problem::forbidden("it is not known who calls"))
     }
 }
@@ -140,7 +140,8 @@ impl Caller {
         }
     }
 
-    /// Whether all of some queues of a namespace are open to it. A worker that takes from no queue, as a server does, is of none.
+    /// Whether all of some queues of a namespace are open to it. A worker that takes from no queue, as a
+    /// server does, is of none.
     pub(crate) fn check_queues(&self, namespace: &Name, queues: &[Name]) -> Answered<()> {
         if queues.is_empty() {
             return self.check_unlimited();
@@ -196,7 +197,8 @@ impl Caller {
         Self { by: By { actor, note: reason }, ..self }
     }
 
-    /// The name that it acts under: the token's, and on whose behalf it says that it acts. Without tokens, the name that it says.
+    /// The name that it acts under: the token's, and on whose behalf it says that it acts. Without tokens,
+    /// the name that it says.
     pub(crate) fn actor(&self, behalf: Option<&str>) -> Option<String> {
         match (&self.token, behalf.or(self.by.actor.as_deref())) {
             (None, behalf) => behalf.map(Into::into),

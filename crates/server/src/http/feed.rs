@@ -1,7 +1,7 @@
 //! The feed of changes, read from the store once for all who listen.
 //!
-//! One task follows the store while anybody listens, and remembers the last events; who is further behind reads the store by itself until
-//! it has caught up. So a hundred open pages cost one reader.
+//! One task follows the store while anybody listens, and remembers the last events; who is further behind
+//! reads the store by itself until it has caught up. So a hundred open pages cost one reader.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

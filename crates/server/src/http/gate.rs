@@ -1,11 +1,13 @@
-//! One gate for every request: may this caller run this verb, under which name, and what does the audit log say?
+//! One gate for every request: may this caller run this verb, under which name, and what does the audit log
+//! say?
 //!
-//! The policy is [`Guarded`](windlass::verbs::Guarded): what a verb needs, and what it concerns. Here that is held against the
-//! caller's token. A task is open if its namespace and its queue are. What is of no queue is closed to a token for some queues, and
-//! what is of no namespace to every limited token, because it would show or change what others have. Lists are filtered instead.
+//! The policy is [`Guarded`](windlass::verbs::Guarded): what a verb needs, and what it concerns. Here that is
+//! held against the caller's token. A task is open if its namespace and its queue are. What is of no queue is
+//! closed to a token for some queues, and what is of no namespace to every limited token, because it would
+//! show or change what others have. Lists are filtered instead.
 //!
-//! A public route and a call of `/v1/store` pass the same gate: [`Gate::run`] for a verb, [`Gate::admit`] for a route that takes
-//! several calls to do what one verb stands for.
+//! A public route and a call of `/v1/store` pass the same gate: [`Gate::run`] for a verb, [`Gate::admit`] for
+//! a route that takes several calls to do what one verb stands for.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
@@ -71,7 +73,8 @@ impl Gate<'_> {
         Ok(answer)
     }
 
-    /// Checks that the caller may run a verb, puts its name to it, and writes the audit entry: what cannot be written down is not done.
+    /// Checks that the caller may run a verb, puts its name to it, and writes the audit entry: what cannot be
+    /// written down is not done.
     pub(crate) async fn admit<V: Verb>(&self, verb: V) -> Answered<V> {
         Ok(self.check_all(verb).await??)
     }
@@ -97,8 +100,8 @@ impl Gate<'_> {
         Ok(Ok(verb))
     }
 
-    /// Whether the caller may act for a worker, and the audit entry if it is an operator that does. The inner error says that the
-    /// store does not know the worker.
+    /// Whether the caller may act for a worker, and the audit entry if it is an operator that does. The inner
+    /// error says that the store does not know the worker.
     async fn prove(&self, proof: &WorkerProof<'_>) -> Answered<Result<Option<AuditNote>, Rejected>> {
         let Self { app, caller, .. } = *self;
         let (worker, secret) = (proof.worker(), caller.worker_secret());
@@ -230,8 +233,9 @@ impl Gate<'_> {
         }
     }
 
-    /// Whether a workflow may be looked at: all its steps are in queues that are open. For a caller that may work one is enough: for
-    /// that step it is given what the definition says, and what the steps before have returned.
+    /// Whether a workflow may be looked at: all its steps are in queues that are open. For a caller that may
+    /// work one is enough: for that step it is given what the definition says, and what the steps before have
+    /// returned.
     fn check_steps(&self, definition: &Definition) -> Answered<()> {
         let caller = self.caller;
         let mut queues = definition.queues();
@@ -303,7 +307,8 @@ impl Gate<'_> {
         }
     }
 
-    /// Whether the caller may submit to all queues that a workflow has steps in, and the workflows that are steps of it.
+    /// Whether the caller may submit to all queues that a workflow has steps in, and the workflows that are
+    /// steps of it.
     async fn check_start(&self, namespace: &Name, source: &Source) -> Answered<()> {
         let caller = self.caller;
         let (mut seen, mut left) = (BTreeSet::new(), Vec::new());
@@ -324,7 +329,8 @@ impl Gate<'_> {
                     definition.queues().try_for_each(|queue| caller.check_queue(&queue))?;
                     left.extend(children(definition));
                 }
-                // The start itself says that there is none. A workflow within may be defined until its step comes, with any queue.
+                // The start itself says that there is none. A workflow within may be defined until its step
+                // comes, with any queue.
                 None if matches!(source, Source::Named { .. }) && seen.len() == 1 => {}
                 None => {
                     return Err(caller.kept_from(&format!("the workflow {:?}, which is not known", &*name)));
@@ -377,8 +383,8 @@ impl Gate<'_> {
     }
 }
 
-/// Whether a worker brings a secret when it registers. Whether it is the one of the worker of that id, if there is one, is for the
-/// store to say: two may register at once.
+/// Whether a worker brings a secret when it registers. Whether it is the one of the worker of that id, if
+/// there is one, is for the store to say: two may register at once.
 fn check_new_secret(worker: &WorkerId, secret: Option<&WorkerSecret>) -> Answered<()> {
     match secret {
         Some(secret) if secret.is_well_formed() => Ok(()),

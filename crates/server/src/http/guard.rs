@@ -25,8 +25,8 @@ use super::{App, Caller, Limits, Problem, trace};
 /// Routes whose callers wait, and who are counted where they wait.
 const WAITING: [&str; 4] = ["/v1/workers/{id}/claim", "/v1/workers/{id}/heartbeat", "/v1/events", WATCH_PATH];
 
-/// Routes on which nobody is told to slow down here: who is refused a heartbeat loses its leases, and among calls of the store there are some as
-/// well, so those are counted where it is known what they are.
+/// Routes on which nobody is told to slow down here: who is refused a heartbeat loses its leases, and among
+/// calls of the store there are some as well, so those are counted where it is known what they are.
 const UNCOUNTED: [&str; 2] = ["/v1/workers/{id}/heartbeat", STORE_PATH];
 
 /// Routes that anybody may ask, and whose bodies nobody reads.
@@ -138,7 +138,8 @@ async fn admit(Shared(app): Shared<App>, request: Request, next: Next) -> Respon
     response
 }
 
-/// The answer of the route, if there is a place for the request. Nothing of a body is read before it is known who calls.
+/// The answer of the route, if there is a place for the request. Nothing of a body is read before it is known
+/// who calls.
 async fn let_in(app: &App, request: Request, next: Next) -> Result<Response, Problem> {
     let route = route(&request);
     let (mut head, mut body) = request.into_parts();
@@ -246,7 +247,8 @@ fn preflight(origin: &HeaderValue) -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-/// Every request names one host, so that no proxy before this server takes it for another's. Probes that speak HTTP/1.0 need not.
+/// Every request names one host, so that no proxy before this server takes it for another's. Probes that
+/// speak HTTP/1.0 need not.
 fn check_host(request: &Request) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let is_probe = request.version() == Version::HTTP_10 && OPEN.contains(&&*route(request));
@@ -264,7 +266,8 @@ fn check_host(request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// A browser says which page a request comes from. One from elsewhere is let in only if its origin is allowed, and then told so.
+/// A browser says which page a request comes from. One from elsewhere is let in only if its origin is
+/// allowed, and then told so.
 fn check_origin(app: &App, request: &Request) -> Result<Option<HeaderValue>, Problem> {
     let headers = request.headers();
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -372,7 +375,7 @@ mod tests {
         assert_eq!(asked.status(), StatusCode::OK);
     }
 
-    /// A server behind a proxy on the same machine was open to whoever reached the proxy.
+    /// A server behind a proxy on the same machine was open to everyone who reached the proxy.
     #[tokio::test]
     async fn without_tokens_what_came_through_a_proxy_is_refused() {
         let served = Served::start();

@@ -1,4 +1,5 @@
-//! About the server itself: whether it lives, whether it can do its work, its numbers, and the description of its routes.
+//! About the server itself: whether it lives, whether it can do its work, its numbers, and the description of
+//! its routes.
 
 // The macros that describe routes write such code.
 #![allow(unused_qualifications, elided_lifetimes_in_paths)]

@@ -1,8 +1,8 @@
 //! The HTTP interface: a store for programs in any language.
 //!
-//! A route is: decode, one call of the client, encode. What is sent is in [`crate::wire`], what is answered in [`crate::show`]: the same
-//! JSON that the command line prints. Routes are grouped by the scope that a caller needs for them; whatever a caller sends, the answer to what
-//! cannot be done is a [`Problem`].
+//! A route is: decode, one call of the client, encode. What is sent is in [`crate::wire`], what is answered
+//! in [`crate::show`]: the same JSON that the command line prints. Routes are grouped by the scope that a
+//! caller needs for them; whatever a caller sends, the answer to what cannot be done is a [`Problem`].
 //!
 //! What is *not* here: rules about tasks and workflows (the core's), and anything that only one store can do.
 
@@ -125,7 +125,8 @@ impl App {
         }
     }
 
-    /// Does what may take long where it keeps nobody else waiting; refused, if too many wait for that already.
+    /// Does what may take long where it keeps nobody else waiting; refused, if too many wait for that
+    /// already.
     pub(crate) async fn evaluate<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,5 @@
-//! The description of all routes, as OpenAPI 3.1: generated from the code, with what all routes have in common added once.
+//! The description of all routes, as OpenAPI 3.1: generated from the code, with what all routes have in
+//! common added once.
 
 use axum::Router;
 use axum::middleware::from_fn;

@@ -14,7 +14,8 @@ pub(super) struct Places {
     claims: Semaphore,
     /// As many as claims: each worker has one of both.
     heartbeats: Semaphore,
-    /// Claims that have the store look, or report. Those who find no place wait for one: they have one among claims.
+    /// Claims that have the store look, or report. Those who find no place wait for one: they have one among
+    /// claims.
     turns: Arc<Semaphore>,
     /// How many listen with each token, and how many may.
     listeners: Arc<Mutex<HashMap<String, usize>>>,

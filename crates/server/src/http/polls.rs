@@ -1,8 +1,9 @@
 //! Requests that wait for work.
 //!
-//! Callers who ask for the same (a namespace, queues and kinds) wait in one line. When something may have become claimable, the first of each
-//! line looks; only if it found something, the next does. Who comes after somebody has looked in vain, and has heard nothing since, does not
-//! look. So a thousand idle workers cost one look, and one task wakes one of them.
+//! Callers who ask for the same (a namespace, queues and kinds) wait in one line. When something may have
+//! become claimable, the first of each line looks; only if it found something, the next does. Who comes after
+//! somebody has looked in vain, and has heard nothing since, does not look. So a thousand idle workers cost
+//! one look, and one task wakes one of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,8 @@ use super::problem::Problem;
 /// After so long the next who comes looks, whoever waits: a signal may be missed.
 const LOOK_AFTER: Duration = Duration::from_secs(30);
 
-/// How soon the next looks after a look that the store did not answer. Not at once: a store that is down would be asked by all of them.
+/// How soon the next looks after a look that the store did not answer. Not at once: a store that is down
+/// would be asked by all of them.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What callers ask for.
@@ -47,8 +49,8 @@ struct Vain {
 #[derive(Debug, Default)]
 struct Line {
     waiting: VecDeque<Waiting>,
-    /// Known also while nobody waits; not known, if there may be something. Whoever is called for a bell is believed to find nothing until
-    /// it has looked.
+    /// Known also while nobody waits; not known, if there may be something. Whoever is called for a bell is
+    /// believed to find nothing until it has looked.
     vain: Option<Vain>,
 }
 
@@ -78,8 +80,8 @@ struct Place<'p> {
     called: Option<oneshot::Receiver<()>>,
 }
 
-/// A look at the store, for all who wait for the same. Unless it was in vain, the next looks when it is dropped: there may be more, or who looked
-/// has gone away without an answer.
+/// A look at the store, for all who wait for the same. Unless it was in vain, the next looks when it is
+/// dropped: there may be more, or who looked has gone away without an answer.
 #[derive(Debug)]
 pub(super) struct Look<'p> {
     polls: &'p Polls,
@@ -111,8 +113,8 @@ impl Polls {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was heard of the store so far, if it makes sense to look; not if somebody who wants the same has looked in vain, and nothing was
-    /// heard since.
+    /// What was heard of the store so far, if it makes sense to look; not if somebody who wants the same has
+    /// looked in vain, and nothing was heard since.
     pub(super) fn worth_a_look(&self, wanted: &Wanted) -> Result<u64, u64> {
         let heard = self.rings.borrow().claimable;
         let mut lines = self.lines();
@@ -138,7 +140,8 @@ impl Polls {
         self.lines().waiting
     }
 
-    /// Waits until it makes sense to look again, for one who has heard so much before it, or another, looked in vain; `false` when time is up.
+    /// Waits until it makes sense to look again, for one who has heard so much before it, or another, looked
+    /// in vain; `false` when time is up.
     pub(super) async fn wait(&self, wanted: &Wanted, heard: u64, until: Instant) -> Result<bool, Problem> {
         let Some(mut place) = self.line_up(wanted, heard)? else { return Ok(true) };
         let Some(called) = place.called.as_mut() else { return Ok(true) };

@@ -9,7 +9,8 @@ use windlass::{Error, Invalid, Rejected};
 /// After how many seconds a request that could not be served may be tried again.
 const RETRY_AFTER: u32 = 1;
 
-/// Every code there is, with its status. `docs/http.md` says what each means; a code that was told once is never given another meaning.
+/// Every code there is, with its status. `docs/http.md` says what each means; a code that was told once is
+/// never given another meaning.
 const CODES: [(&str, StatusCode); 67] = [
     // Of the server.
     ("bad_request", StatusCode::BAD_REQUEST),
@@ -242,7 +243,8 @@ mod tests {
         words.map(str::to_owned).collect()
     }
 
-    /// What the core and the store call their refusals is in the list, so that it has a status and a line in the page.
+    /// What the core and the store call their refusals is in the list, so that it has a status and a line in
+    /// the page.
     #[test]
     fn the_list_has_every_code() {
         let core = codes("core/src/rejected.rs", "pub fn code", "\n    }\n");

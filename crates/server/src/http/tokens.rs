@@ -106,8 +106,8 @@ impl Tokens {
         Self { store, known, without_tokens, rates: StdMutex::default(), used: StdMutex::default() }
     }
 
-    /// What holds; read again if that is older than `age`. A store that is slow, or gone, holds up nobody for longer than a moment: then what was
-    /// read before holds, or there is no answer.
+    /// What holds; read again if that is older than `age`. A store that is slow, or gone, holds up nobody for
+    /// longer than a moment: then what was read before holds, or there is no answer.
     async fn read(&self, age: Duration) -> Result<Read, Error> {
         let mut known = self.known.subscribe();
         if let Some(since) = self.ask(age) {
@@ -124,8 +124,8 @@ impl Tokens {
         }
     }
 
-    /// Has the store asked, unless what is known is younger than `age`, somebody asks already, or it has failed just now. Since when it is being
-    /// asked, if it is.
+    /// Has the store asked, unless what is known is younger than `age`, somebody asks already, or it has
+    /// failed just now. Since when it is being asked, if it is.
     fn ask(&self, age: Duration) -> Option<Instant> {
         let (now, mut since, mut is_first) = (Instant::now(), None, false);
         self.known.send_if_modified(|known| {
@@ -181,7 +181,8 @@ impl Tokens {
                 ));
             }
         } else if read.tokens.is_empty() && open {
-            // Who has a token knows of one: the first may have been made just now. All who ask at once are one question to the store.
+            // Who has a token knows of one: the first may have been made just now. All who ask at once are
+            // one question to the store.
             if sent.is_some() {
                 read = self.read(Duration::ZERO).await?;
             }
@@ -207,7 +208,8 @@ impl Tokens {
         Ok(Caller::with(known.token.clone(), sent.id))
     }
 
-    /// Whether who was recognised before still would be: without tokens, if there are still none; with one that has neither been revoked nor expired.
+    /// Whether who was recognised before still would be: without tokens, if there are still none; with one
+    /// that has neither been revoked nor expired.
     pub(super) async fn still_knows(&self, caller: &Caller, open: bool) -> bool {
         let Ok(read) = self.read(HOLDS).await else { return false };
         match caller.token() {

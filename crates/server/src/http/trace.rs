@@ -15,8 +15,8 @@ use super::App;
 pub(super) const TRACEPARENT: &str =
     "What the request is part of: a W3C trace context. One that cannot be read is ignored";
 
-/// What tasks of a request are part of if they name nothing: what its header says. Nothing, if the request has a span that is recorded:
-/// then they are part of a span within that.
+/// What tasks of a request are part of if they name nothing: what its header says. Nothing, if the request
+/// has a span that is recorded: then they are part of a span within that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trace(pub(crate) Option<TraceParent>);
 
@@ -29,15 +29,16 @@ impl FromRequestParts<App> for Trace {
     }
 }
 
-/// The header of a request. As the specification says, one that cannot be read, or that is there twice, is as if it were not there.
+/// The header of a request. As the specification says, one that cannot be read, or that is there twice, is as
+/// if it were not there.
 pub(super) fn read(headers: &HeaderMap) -> Option<TraceParent> {
     let mut given = headers.get_all("traceparent").iter();
     let only = given.next().filter(|_| given.next().is_none())?;
     only.to_str().ok()?.parse().ok()
 }
 
-/// The span of a request, which is part of what its header says. Only a tracer has a use for it. Who asks whether the server lives, again
-/// and again, is no story to be told.
+/// The span of a request, which is part of what its header says. Only a tracer has a use for it. Who asks
+/// whether the server lives, again and again, is no story to be told.
 pub(super) fn span(request: &Request, route: &str) -> Span {
     if !trace::is_on() || ["/health", "/ready", "/metrics"].contains(&route) {
         return Span::none();

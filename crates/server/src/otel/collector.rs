@@ -1,7 +1,7 @@
 //! Requests to a collector, on the program's own runtime, with its own TLS.
 //!
-//! Spans are handed over by a thread that has no runtime; the request is made on the program's, and that thread waits. A batch has a
-//! connection of its own: there is one every few seconds.
+//! Spans are handed over by a thread that has no runtime; the request is made on the program's, and that
+//! thread waits. A batch has a connection of its own: there is one every few seconds.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Spans for an OpenTelemetry collector, over HTTP.
 //!
-//! The variables of the environment are the standard ones: `OTEL_EXPORTER_OTLP_ENDPOINT` names the collector, and without it nothing is
-//! set up; `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, `OTEL_BSP_SCHEDULE_DELAY` and their like are read by the libraries. Spans are made with
-//! `tracing` all over Windlass; here they are turned into OpenTelemetry's, and [`windlass::trace`] is told how traces go on
-//! in other programs. Metrics and logs do not go this way.
+//! The variables of the environment are the standard ones: `OTEL_EXPORTER_OTLP_ENDPOINT` names the collector,
+//! and without it nothing is set up; `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, `OTEL_BSP_SCHEDULE_DELAY`
+//! and their like are read by the libraries. Spans are made with `tracing` all over Windlass; here they are
+//! turned into OpenTelemetry's, and [`windlass::trace`] is told how traces go on in other programs. Metrics
+//! and logs do not go this way.
 
 mod collector;
 
@@ -42,7 +43,8 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Sets up what the environment asks for; nothing, if it names no collector or says that there is to be none.
+    /// Sets up what the environment asks for; nothing, if it names no collector or says that there is to be
+    /// none.
     pub(crate) fn from_environment() -> Result<Option<Self>> {
         let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let endpoint =

@@ -122,7 +122,8 @@ fn what(
 }
 
 impl Event {
-    /// How far within steps it happened: an item is within its step, a step within the one that its workflow is.
+    /// How far within steps it happened: an item is within its step, a step within the one that its workflow
+    /// is.
     pub(crate) fn depth(&self) -> usize {
         self.step.matches(['/', '[']).count()
     }

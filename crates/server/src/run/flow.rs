@@ -29,7 +29,8 @@ impl Flow {
         Ok(Self { inspection, within })
     }
 
-    /// Whether nothing more happens unless somebody intervenes: it is over, or blocked by failures, its own or those of all that it waits for.
+    /// Whether nothing more happens unless somebody intervenes: it is over, or blocked by failures, its own
+    /// or those of all that it waits for.
     pub(crate) fn is_settled(&self) -> bool {
         let workflow = &self.inspection.record.workflow;
         workflow.is_settled() || self.is_stuck()

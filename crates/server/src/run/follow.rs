@@ -1,5 +1,5 @@
-//! Following a workflow, and those within it: what is new since the last look is read from the histories of their tasks, so that nothing is
-//! missed however seldom one looks.
+//! Following a workflow, and those within it: what is new since the last look is read from the histories of
+//! their tasks, so that nothing is missed however seldom one looks.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -63,7 +63,8 @@ impl Follower {
         Ok(Look { flow, events, began: self.began.clone() })
     }
 
-    /// Looks at one workflow, whose steps have names that begin with `prefix`, and at those within it that run or have just ended.
+    /// Looks at one workflow, whose steps have names that begin with `prefix`, and at those within it that
+    /// run or have just ended.
     async fn look_at(
         &mut self,
         id: WorkflowId,

@@ -1,5 +1,5 @@
-//! The part of a terminal that is drawn again and again. The cursor is never hidden and stays below, so that nothing has to be put right
-//! at the end, whatever that is.
+//! The part of a terminal that is drawn again and again. The cursor is never hidden and stays below, so that
+//! nothing has to be put right at the end, whatever that is.
 
 use std::fmt::Write as _;
 use std::io::stdout;
@@ -47,7 +47,8 @@ impl Screen {
         self.draw(drawn, size);
     }
 
-    /// Goes to the beginning of what is drawn and clears from there. Lines that were drawn when the terminal was wider take more rows now.
+    /// Goes to the beginning of what is drawn and clears from there. Lines that were drawn when the terminal
+    /// was wider take more rows now.
     fn erase(&self, size: Size) -> String {
         let rows: usize = self.drawn.iter().map(|line| width(line).div_ceil(size.width.max(1)).max(1)).sum();
         let mut text = String::new();

@@ -48,8 +48,8 @@ fn head(view: &View, now: Timestamp) -> String {
     format!("{}  {over}/{} steps  {}{paused}", plain(&view.name), own().count(), took(now.since(view.began)))
 }
 
-/// Those that fit: what fails and runs before what is ready, what has ended last before what waits; in their order. One row is kept for
-/// the sum of the others, if there are any.
+/// Those that fit: what fails and runs before what is ready, what has ended last before what waits; in their
+/// order. One row is kept for the sum of the others, if there are any.
 fn shown(lines: &[Line], room: usize) -> Vec<&Line> {
     if lines.len() <= room {
         return lines.iter().collect();
@@ -161,7 +161,8 @@ fn columns_of(c: char) -> usize {
     }
 }
 
-/// As much of a text, which has no colours, as takes at most so many columns; an ellipsis stands for what is left out.
+/// As much of a text, which has no colours, as takes at most so many columns; an ellipsis stands for what is
+/// left out.
 fn cut(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.into();

@@ -118,7 +118,8 @@ impl View {
         Self { name: workflow.name.to_string(), began, paused: workflow.paused, lines }
     }
 
-    /// The steps of a workflow, those of a workflow within it beneath the step that it is. `above` is the level of the step that this one is.
+    /// The steps of a workflow, those of a workflow within it beneath the step that it is. `above` is the
+    /// level of the step that this one is.
     fn lines(flow: &Flow, began: &HashMap<TaskId, Timestamp>, above: Option<u32>) -> Vec<Line> {
         let inspection = &flow.inspection;
         let mut items: HashMap<u32, Items> = HashMap::new();
@@ -179,7 +180,8 @@ impl View {
     }
 }
 
-/// How long something took, as exactly as one wants to know: `250 ms`, `1.2 s`, `12 s`, `3 min 5 s`, `2 h 3 min`.
+/// How long something took, as exactly as one wants to know: `250 ms`, `1.2 s`, `12 s`, `3 min 5 s`, `2 h 3
+/// min`.
 pub(crate) fn took(time: Duration) -> String {
     let (millis, seconds) = (time.as_millis(), time.as_secs());
     match seconds {

@@ -1,4 +1,5 @@
-//! Telling what happens to whoever listens: a tree that is drawn again and again on a terminal, lines elsewhere, JSON for programs.
+//! Telling what happens to whoever listens: a tree that is drawn again and again on a terminal, lines
+//! elsewhere, JSON for programs.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Which run this is: one that was stopped and goes on, one that failed and is tried again, or a new one.
 //!
-//! A run has a key: the file, the input, the version of the definition, and a number. So the same command finds the run that it began,
-//! and two that are typed at the same moment are one.
+//! A run has a key: the file, the input, the version of the definition, and a number. So the same command
+//! finds the run that it began, and two that are typed at the same moment are one.
 
 use std::path::Path;
 
@@ -103,7 +103,8 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// The unfinished run, or a new one. With `fresh` always a new one: what is unfinished with this input is cancelled.
+    /// The unfinished run, or a new one. With `fresh` always a new one: what is unfinished with this input is
+    /// cancelled.
     pub(crate) async fn started(&self, client: &Client, fresh: bool, voice: &mut Voice) -> Result<Chosen> {
         let unfinished = WorkflowState::ALL.into_iter().filter(|state| !state.is_settled()).collect();
         let mut unfinished = self.runs(client, unfinished).await?;
@@ -120,7 +121,8 @@ impl<'a> Wish<'a> {
         let base = self.base();
         let mut ours = None;
         for workflow in unfinished.extract_if(.., |workflow| begins(workflow, &base)).collect::<Vec<_>>() {
-            // One that has failed within the workflows that it waits for is over, as far as this command is concerned.
+            // One that has failed within the workflows that it waits for is over, as far as this command is
+            // concerned.
             let is_over = workflow.state == WorkflowState::WaitingForDependencies
                 && Flow::of(client, workflow.id).await?.is_settled();
             if ours.is_none() && !is_over {
@@ -148,7 +150,8 @@ impl<'a> Wish<'a> {
         Chosen { id, name: self.name.clone(), version: self.version.into(), goes_on, is_over: false }
     }
 
-    /// The last run that this command may go on with, if it is over and its end was not shown: whoever ran it was killed before.
+    /// The last run that this command may go on with, if it is over and its end was not shown: whoever ran it
+    /// was killed before.
     async fn last_unshown(&self, client: &Client) -> Result<Option<WorkflowId>> {
         let base = self.base();
         let last = self.free_number(client, &base).await? - 1;
@@ -176,7 +179,8 @@ impl<'a> Wish<'a> {
                 Some(actor) => start.actor(actor).await?,
                 None => start.await?,
             };
-            // Somebody may have been quicker with the same command; then it is one run, unless it is over already.
+            // Somebody may have been quicker with the same command; then it is one run, unless it is over
+            // already.
             if started.created || !started.state.is_settled() {
                 return Ok(self.chosen(started.id, !started.created));
             }
@@ -184,7 +188,8 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// A number that no run has. Looks at few: numbers are given in order, and where old runs were deleted any will do.
+    /// A number that no run has. Looks at few: numbers are given in order, and where old runs were deleted
+    /// any will do.
     async fn free_number(&self, client: &Client, base: &str) -> Result<u64> {
         let is_taken = async |number: u64| -> Result<bool> {
             let key = format!("{base}{number}");
@@ -230,7 +235,8 @@ fn mark(id: WorkflowId) -> Entity {
     Entity::stored(format!("windlass-run:{id}"))
 }
 
-/// Remembers that the end of a run is still to be shown; or, when it was, forgets that. Who may not, which a server decides, does without.
+/// Remembers that the end of a run is still to be shown; or, when it was, forgets that. Who may not, which a
+/// server decides, does without.
 pub(crate) async fn set_unshown(
     client: &Client,
     namespace: &Name,
@@ -243,8 +249,8 @@ pub(crate) async fn set_unshown(
     }
 }
 
-/// Keeps the definition and gives its version. Where nobody else refers to versions, a file that was changed but says the same version
-/// is no reason to refuse.
+/// Keeps the definition and gives its version. Where nobody else refers to versions, a file that was changed
+/// but says the same version is no reason to refuse.
 pub(crate) async fn define(
     client: &Client,
     definition: &Definition,

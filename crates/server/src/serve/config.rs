@@ -15,7 +15,8 @@ use crate::failure::Usage;
 use crate::http::Limits;
 use crate::prune::keep;
 
-/// Settings, as they were typed: each is a flag, a variable of the environment (`WINDLASS_` and the name) and a key of the file.
+/// Settings, as they were typed: each is a flag, a variable of the environment (`WINDLASS_` and the name) and
+/// a key of the file.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SettingArgs {
     /// Where to listen [default: 127.0.0.1:7070]

@@ -40,14 +40,16 @@ const RECORD_USE: Duration = Duration::from_secs(60);
 
 /// Serve tasks and workflows over HTTP until Ctrl-C
 ///
-/// Workers in any language claim from it by long poll; see docs/http.md. It also does what the passing of time asks for: retries, schedules,
-/// leases that ran out. Several servers on one PostgreSQL database are equal.
+/// Workers in any language claim from it by long poll; see docs/http.md. It also does what the passing of
+/// time asks for: retries, schedules, leases that ran out. Several servers on one PostgreSQL database are
+/// equal.
 ///
 /// With --work it is a worker as well, and runs programs for tasks as `windlass work` does.
 ///
 /// Without tokens it serves this machine alone, and everybody on it; `windlass token create` makes the first.
 ///
-/// Ctrl-C, or SIGTERM: no more connections, requests in progress may finish, those that wait for work are answered at once.
+/// Ctrl-C, or SIGTERM: no more connections, requests in progress may finish, those that wait for work are
+/// answered at once.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass serve
@@ -243,7 +245,8 @@ struct Parts<T> {
 }
 
 impl<T> Parts<T> {
-    /// What ends although it was not told to. A server in which something is missing is no use, and whoever watches the process can start it again.
+    /// What ends although it was not told to. A server in which something is missing is no use, and whoever
+    /// watches the process can start it again.
     async fn first_to_end(&mut self) -> &'static str {
         tokio::select! {
             _ = &mut self.serving => "what serves requests",

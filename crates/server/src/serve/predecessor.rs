@@ -5,10 +5,11 @@ use rustix::process::{Pid, test_kill_process};
 use tracing::{info, warn};
 use windlass::{Store, WorkerId};
 
-/// Ends the term of a leader that was a process of this machine and is no more: what waits for a moment need not wait for the end of the term.
+/// Ends the term of a leader that was a process of this machine and is no more: what waits for a moment need
+/// not wait for the end of the term.
 ///
-/// Another machine of the same name may have that process. Then its term is only over early: whatever a leader writes names its term, so that
-/// one who was followed changes nothing.
+/// Another machine of the same name may have that process. Then its term is only over early: whatever a
+/// leader writes names its term, so that one who was followed changes nothing.
 pub(super) async fn follow(store: &dyn Store, own: &WorkerId) {
     let ended = async {
         match store.leader().await? {
@@ -24,7 +25,8 @@ pub(super) async fn follow(store: &dyn Store, own: &WorkerId) {
     }
 }
 
-/// Whether this is a process of this machine that has ended. One that has this process's number, and is not this one, was before it.
+/// Whether this is a process of this machine that has ended. One that has this process's number, and is not
+/// this one, was before it.
 fn is_gone(holder: &WorkerId, own: &WorkerId) -> bool {
     let (Some((host, number)), Some((here, this))) = (parts(holder), parts(own)) else { return false };
     host == here && holder != own && (number == this || !is_alive(number))

@@ -1,8 +1,8 @@
 //! The certificate of a server, read again when its files change.
 //!
-//! Certificates are renewed every few weeks by programs that know nothing of this one. So the files are looked at every second, and a
-//! new certificate is used from the next handshake on. Connections that are open go on. One that cannot be used is told once, and
-//! the one before it stays.
+//! Certificates are renewed every few weeks by programs that know nothing of this one. So the files are
+//! looked at every second, and a new certificate is used from the next handshake on. Connections that are
+//! open go on. One that cannot be used is told once, and the one before it stays.
 
 use std::fmt;
 use std::fs::metadata;
@@ -90,8 +90,8 @@ impl Tls {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(current.clone());
-        // One request at a time, so that one who dawdles can be told from one who is busy: in HTTP/2 a peer that answers pings may leave its requests,
-        // and the answers to them, unfinished for ever.
+        // One request at a time, so that one who dawdles can be told from one who is busy: in HTTP/2 a peer
+        // that answers pings may leave its requests, and the answers to them, unfinished for ever.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), files, current })
     }

@@ -39,7 +39,8 @@ pub(crate) struct WhyJson {
     note: Option<String>,
 }
 
-/// What stands in the way of a task: another task, a step, a workflow, a queue that is paused, a worker, or a kind that nobody takes.
+/// What stands in the way of a task: another task, a step, a workflow, a queue that is paused, a worker, or a
+/// kind that nobody takes.
 #[derive(Serialize, ToSchema, PartialEq, Debug, Default)]
 #[schema(as = Blocker)]
 pub(crate) struct BlockerJson {
@@ -336,7 +337,7 @@ fn sentences(facts: &Facts, explanation: &Explanation, command: &str) -> Vec<Str
                     "It is a program of an ad hoc workflow, and no live worker runs those of queue {queue}."
                 ),
                 format!(
-                    "If whoever starts such workflows may run any command there: `windlass work --run-steps --run-ad-hoc --queue {queue}{namespace}`."
+                    "If those who start such workflows may run any command there: `windlass work --run-steps --run-ad-hoc --queue {queue}{namespace}`."
                 ),
             ]
         }

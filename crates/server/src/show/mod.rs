@@ -84,7 +84,8 @@ impl PartialSchema for Seconds {
 
 impl ToSchema for Seconds {}
 
-/// A payload or result for programs: the very text that was sent, whatever a parser would make of its numbers.
+/// A payload or result for programs: the very text that was sent, whatever a parser would make of its
+/// numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verbatim<'a>(pub(crate) &'a Json);
 

@@ -72,7 +72,8 @@ pub(crate) enum TaskCommand {
     Retry {
         #[command(flatten)]
         targets: Targets,
-        /// Start over with all attempts, even if they are used up; --all --state dead_letter does so by itself
+        /// Start over with all attempts, even if they are used up; --all --state dead_letter does so by
+        /// itself
         #[arg(long)]
         force: bool,
         #[command(flatten)]

@@ -42,7 +42,8 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// `afresh` is for a dead letter that was asked for as such: it has no attempts left, so only a new life can be meant.
+    /// `afresh` is for a dead letter that was asked for as such: it has no attempts left, so only a new life
+    /// can be meant.
     fn on(&self, task: TaskId, afresh: bool) -> Command {
         match self {
             Self::Cancel(by) => Command::Cancel { task, by: by.clone() },

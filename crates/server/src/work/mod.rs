@@ -24,13 +24,15 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Run programs for tasks until Ctrl-C
 ///
-/// A program is given the payload on its standard input, as JSON. What it writes to its standard output is the result: JSON if it is, text
-/// otherwise. What it writes to its standard error is kept as the attempt's log. Exit code 0 means done, 75 try again, any other that it
-/// failed for good (of a step whose workflow says `retry`, only 65 does); one that is killed is tried again. It is asked to end (SIGTERM), then killed, with all it started, when the task is
-/// cancelled or out of time. What it started and left behind is killed when it ends.
+/// A program is given the payload on its standard input, as JSON. What it writes to its standard output is
+/// the result: JSON if it is, text otherwise. What it writes to its standard error is kept as the attempt's
+/// log. Exit code 0 means done, 75 try again, any other that it failed for good (of a step whose workflow
+/// says `retry`, only 65 does); one that is killed is tried again. It is asked to end (SIGTERM), then killed,
+/// with all it started, when the task is cancelled or out of time. What it started and left behind is killed
+/// when it ends.
 ///
-/// Ctrl-C, or SIGTERM: no more tasks are taken, programs may end within the grace period, and what does not is stopped and given back.
-/// Once more: everything is killed at once, and the tasks go to other workers.
+/// Ctrl-C, or SIGTERM: no more tasks are taken, programs may end within the grace period, and what does not
+/// is stopped and given back. Once more: everything is killed at once, and the tasks go to other workers.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   windlass work --exec 'email:send=./send.sh'

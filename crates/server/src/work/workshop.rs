@@ -1,5 +1,5 @@
-//! Programs as handlers: which ones a worker runs, with what, and how their attempts ended. `windlass work` is one such worker,
-//! `windlass serve --work` another.
+//! Programs as handlers: which ones a worker runs, with what, and how their attempts ended. `windlass work`
+//! is one such worker, `windlass serve --work` another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,13 +32,16 @@ pub(crate) struct ProgramArgs {
     /// Also start workflows that are steps of others; somebody must, or such steps wait
     #[arg(long)]
     workflows: bool,
-    /// Also run the programs that steps of stored definitions are, whatever those say, and start workflows that are steps
+    /// Also run the programs that steps of stored definitions are, whatever those say, and start workflows
+    /// that are steps
     #[arg(long)]
     run_steps: bool,
-    /// With --run-steps, also run the programs of workflows that were started with steps of their own: whoever may start those chooses the commands
+    /// With --run-steps, also run the programs of workflows that were started with steps of their own:
+    /// whoever may start those chooses the commands
     #[arg(long, requires = "run_steps")]
     run_ad_hoc: bool,
-    /// Let programs find the store or server, and the token, in their environment: WINDLASS_STORE or WINDLASS_SERVER, and WINDLASS_TOKEN
+    /// Let programs find the store or server, and the token, in their environment: WINDLASS_STORE or
+    /// WINDLASS_SERVER, and WINDLASS_TOKEN
     #[arg(long)]
     pass_store: bool,
     /// Take from this queue; may be given several times
@@ -212,7 +215,8 @@ impl Workshop {
         if args.run_steps || args.workflows {
             worker = worker.starts_workflows();
         }
-        // Programs run around those handlers, not as them: a result is kept to the letter, which no `Value` could do.
+        // Programs run around those handlers, not as them: a result is kept to the letter, which no `Value`
+        // could do.
         let (workshop, listener) = (self.clone(), self.clone());
         worker
             .around(move |context, next| workshop.clone().attempt(context, next))
@@ -288,7 +292,8 @@ impl Workshop {
 /// How long a step that this worker must not run waits for another.
 const ANOTHER: Duration = Duration::from_secs(60);
 
-/// Before ad hoc programs had a kind of their own, they had that of all programs: such a step may still be in the store.
+/// Before ad hoc programs had a kind of their own, they had that of all programs: such a step may still be in
+/// the store.
 fn not_mine(context: &Context) -> TaskError {
     context.log(
         "put off: it is a program of an ad hoc workflow, which takes a worker with --run-steps --run-ad-hoc",

@@ -106,7 +106,8 @@ impl Place {
         Windlass::open(&format!("sqlite:{}", self.path().join("windlass.db").display())).await.unwrap()
     }
 
-    /// Works off tasks with a worker whose handler of the kind `work` does as their payload says, until these are over.
+    /// Works off tasks with a worker whose handler of the kind `work` does as their payload says, until these
+    /// are over.
     async fn work(&self, ids: &[&str]) {
         let windlass = self.open().await;
         let worker = windlass.worker().handle_kind("work", handler).start().await.unwrap();

@@ -1,4 +1,5 @@
-//! Requests made up from the published description: whatever is sent, the answer is one that is described, and no fault of the server.
+//! Requests made up from the published description: whatever is sent, the answer is one that is described,
+//! and no fault of the server.
 
 use serde_json::json;
 

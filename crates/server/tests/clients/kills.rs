@@ -1,5 +1,5 @@
-//! A server that is killed again and again under load from workers in three languages: nothing is lost, nothing is done twice, clients go on
-//! by themselves, and who listens to events misses none.
+//! A server that is killed again and again under load from workers in three languages: nothing is lost,
+//! nothing is done twice, clients go on by themselves, and who listens to events misses none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,7 +36,8 @@ fn try_post(address: SocketAddr, path: &str, body: &Value) -> Option<Value> {
     is_good.then(|| serde_json::from_str(body).ok()).flatten()
 }
 
-/// The same request until it is answered. What is asked for has an id or a key, so that asking twice is asking once.
+/// The same request until it is answered. What is asked for has an id or a key, so that asking twice is
+/// asking once.
 fn post(address: SocketAddr, path: &str, body: &Value) -> Value {
     let begun = Instant::now();
     loop {
@@ -80,8 +81,8 @@ fn submit(address: SocketAddr, enough: &AtomicBool) -> Accepted {
     accepted
 }
 
-/// Listens to events until a task is cancelled, over as many connections as it takes: the ids and what they told, in order. Says when it has
-/// begun: everything from then on is told.
+/// Listens to events until a task is cancelled, over as many connections as it takes: the ids and what they
+/// told, in order. Says when it has begun: everything from then on is told.
 fn listen(address: SocketAddr, until: &str, begun: &Sender<()>) -> Vec<(String, Value)> {
     let (mut heard, mut last): (Vec<(String, Value)>, Option<String>) = (Vec::new(), None);
     loop {
@@ -209,7 +210,8 @@ fn check(server: &Server, accepted: &Accepted, heard: &[(String, Value)], fleet:
     }
 }
 
-/// Every change of a task was told once, in order. That it runs is told only if somebody noticed before it ended: what is written at once is one event.
+/// Every change of a task was told once, in order. That it runs is told only if somebody noticed before it
+/// ended: what is written at once is one event.
 fn is_told(task: &Value, told: &[&str]) {
     let history = list(&task["history"]);
     let happened: Vec<&str> = history.iter().map(|entry| entry["to"].as_str().unwrap()).collect();

@@ -1,4 +1,5 @@
-//! The server as programs in other languages see it: requests made up from its published description, and the clients.
+//! The server as programs in other languages see it: requests made up from its published description, and the
+//! clients.
 //!
 //! What these tests need is fetched by `cargo xtask provision`; without it they fail and say so.
 #![cfg(target_os = "linux")]

@@ -63,7 +63,8 @@ fn one_that_is_announced_as_too_large_is_refused_before_it_comes() {
     assert_eq!(server.get("/v1/stats")["tasks"], 0);
 }
 
-/// Each piece of a body once cost a kilobyte of the memory for all bodies, so that a few requests in pieces of a byte had all of it.
+/// Each piece of a body once cost a kilobyte of the memory for all bodies, so that a few requests in pieces
+/// of a byte had all of it.
 #[test]
 fn bodies_in_tiny_pieces_take_no_memory_from_others() {
     let server = Server::with(&["--body-timeout", "60s"]);

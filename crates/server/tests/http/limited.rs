@@ -19,7 +19,7 @@ fn a_worker_of_others_and_the_server_itself_are_left_alone() {
     mail.ask("POST", &format!("/v1/workers/{itself}/heartbeat"), None).refused(403, "wrong_worker_secret");
     let over = json!({ "kinds": ["x"], "queues": ["mail-in"], "worker_id": itself });
     mail.ask("POST", "/v1/workers", Some(&over)).refused(403, "forbidden");
-    // Its own it may register again, and whoever is not known is not known.
+    // Its own it may register again, and an unknown worker stays unknown.
     let own = json!({ "kinds": ["x"], "queues": ["mail-in"], "worker_id": "own" });
     mail.ask("POST", "/v1/workers", Some(&own)).told(201);
     mail.ask("POST", "/v1/workers", Some(&own)).told(201);

@@ -1,4 +1,5 @@
-//! Tokens that are for some namespaces, keys that belong to others, and how tokens change: rotation, the last one, listeners.
+//! Tokens that are for some namespaces, keys that belong to others, and how tokens change: rotation, the last
+//! one, listeners.
 
 use serde_json::{Value, json};
 use windlass::remote::{PROTOCOL, PROTOCOL_HEADER, STORE_PATH};
@@ -56,7 +57,8 @@ fn each() -> [Tenants; 2] {
     })
 }
 
-/// One by one: what is of its namespace is there, what is of another is not, and cannot be told from what does not exist in lists.
+/// One by one: what is of its namespace is there, what is of another is not, and cannot be told from what
+/// does not exist in lists.
 #[test]
 fn a_token_for_a_namespace_keeps_to_it() {
     for tenants in each() {
@@ -162,7 +164,8 @@ fn events_of_other_namespaces_are_not_told() {
     }
 }
 
-/// A key of a task that the token must not see was answered with that task's id, and the caller's own was dropped.
+/// A key of a task that the token must not see was answered with that task's id, and the caller's own was
+/// dropped.
 #[test]
 fn a_key_that_belongs_to_others_is_a_conflict_without_their_id() {
     for server in Server::each() {

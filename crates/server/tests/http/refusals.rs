@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::kit::Server;
 
-/// Method, path, body, status, code. `ID` is a task that is pending, `WF` a workflow, `ME` a worker, `NONE` an id that nothing has.
+/// Method, path, body, status, code. `ID` is a task that is pending, `WF` a workflow, `ME` a worker, `NONE`
+/// an id that nothing has.
 const BAD: [(&str, &str, &str, u16, &str); 81] = [
     ("GET", "/", "", 404, "route_not_found"),
     ("GET", "/v1", "", 404, "route_not_found"),

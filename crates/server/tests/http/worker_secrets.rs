@@ -1,4 +1,5 @@
-//! A worker is its id and its secret: whoever knows the id alone, and has a token for the same work, is refused.
+//! A worker is its id and its secret: whoever knows the id alone, and has a token for the same work, is
+//! refused.
 
 use serde_json::{Value, json};
 
@@ -180,7 +181,8 @@ fn an_operator_may_remove_a_worker_and_that_is_written_down() {
     assert_eq!(removed.len(), 1, "{entries:?}");
     assert_eq!((&removed[0]["actor"], &removed[0]["subject"]), (&json!("root"), &json!(me)));
     assert!(!audit.to_string().contains("wlw_"));
-    // What is forgotten is told so to the worker, which registers again with its own secret; leaving by itself is not written down.
+    // What is forgotten is told so to the worker, which registers again with its own secret; leaving by
+    // itself is not written down.
     let worker = Caller { server: &server, token: &work, secret: &secret };
     worker.ask("POST", &format!("{path}/heartbeat"), &json!({})).refused(404, "worker_not_found");
     worker.ask("POST", &format!("{path}/claim"), &json!({})).refused(404, "worker_not_found");

@@ -138,7 +138,7 @@ pub(crate) fn mute() -> (TcpListener, String) {
 pub(crate) fn nobody() -> String {
     let (listener, endpoint) = mute();
     drop(listener);
-    // Whoever took the port since would have answered.
+    // A program that took the port since would have answered.
     assert!(TcpStream::connect(endpoint.trim_start_matches("http://")).is_err());
     endpoint
 }

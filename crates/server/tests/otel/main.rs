@@ -1,5 +1,5 @@
-//! Spans as a collector sees them: one trace from a request over its submit to the run, across processes; and what becomes of tasks when the
-//! collector is none.
+//! Spans as a collector sees them: one trace from a request over its submit to the run, across processes; and
+//! what becomes of tasks when the collector is none.
 #![cfg(all(target_os = "linux", feature = "otel"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -30,7 +30,8 @@ const OTHER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// Tells what it is part of.
 const TELL: &str = r#"tell=printf '"%s"' "$TRACEPARENT""#;
 
-/// The program, with its spans going to `endpoint`: only when it ends, so that it is seen that what is left is sent then.
+/// The program, with its spans going to `endpoint`: only when it ends, so that it is seen that what is left
+/// is sent then.
 fn sending(place: &Place, endpoint: &str) -> Command {
     let mut command = place.program();
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_BSP_SCHEDULE_DELAY", "600000");

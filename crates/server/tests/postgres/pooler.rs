@@ -1,4 +1,5 @@
-//! What a pooler in transaction mode does to notifications: they do not arrive. That is said, and nothing stands still.
+//! What a pooler in transaction mode does to notifications: they do not arrive. That is said, and nothing
+//! stands still.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! `windlass run` with a store that others share. What it means is tested on files; here it is that it works, and goes on.
+//! `windlass run` with a store that others share. What it means is tested on files; here it is that it works,
+//! and goes on.
 
 use serde_json::{Value, json};
 

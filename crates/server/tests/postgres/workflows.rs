@@ -1,4 +1,5 @@
-//! The tests of `windlass definition`, `windlass workflow`, `windlass why` of steps and `task list --workflow`, once more.
+//! The tests of `windlass definition`, `windlass workflow`, `windlass why` of steps and `task list
+//! --workflow`, once more.
 
 #[path = "../workflow/definitions.rs"]
 mod definitions;

@@ -1,4 +1,5 @@
-//! The server is killed under load, again and again: nothing is lost and nothing done twice, and workers and those who submit go on by themselves.
+//! The server is killed under load, again and again: nothing is lost and nothing done twice, and workers and
+//! those who submit go on by themselves.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ fn workers_outlive_a_server_that_is_killed() {
     let mut server = Server::start();
     let address = server.address.to_string();
     let place = Place::new().with("WINDLASS_SERVER", url(&server));
-    // A program says what it was given before it ends: what was run is known here, whatever becomes of the reports.
+    // A program says what it was given before it ends: what was run is known here, whatever becomes of the
+    // reports.
     let exec = "x=n=$(cat); echo $n >> ran; sleep 0.01; echo $n";
     let mut workers: Vec<_> = (0..2)
         .map(|_| place.work(&["--exec", exec, "--pool", "4", "--quiet", "--dead-after", "60s"]))
@@ -104,7 +106,8 @@ fn submits_outlive_a_server_that_is_killed() {
         let mut server = server;
         let mut seen = 0;
         while !submitting.is_finished() {
-            // Two more than before the last kill: the first of them was acknowledged, or there would be no second.
+            // Two more than before the last kill: the first of them was acknowledged, or there would be no
+            // second.
             let there = || server.get("/v1/tasks?limit=1000")["tasks"].as_array().unwrap().len();
             let mut now = there();
             while !submitting.is_finished() && now < seen + 2 {

@@ -1,4 +1,5 @@
-//! A server as a store: that commands do the same through it, who may do what, and what becomes of work when it is killed.
+//! A server as a store: that commands do the same through it, who may do what, and what becomes of work when
+//! it is killed.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,5 @@
-//! The same command lines on a file and through a server over an equal one: the same exit codes, texts and JSON, up to ids and times.
+//! The same command lines on a file and through a server over an equal one: the same exit codes, texts and
+//! JSON, up to ids and times.
 
 use std::path::Path;
 

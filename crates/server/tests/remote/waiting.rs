@@ -53,7 +53,8 @@ fn who_waits_for_a_workflow_hears_of_its_end() {
     assert_eq!((said.code, &said.json()["state"]), (0, &json!("complete")), "{}{}", said.out, said.err);
 }
 
-/// A worker that has nothing to do has one request open, which is not one that the server works on: there is a place for another.
+/// A worker that has nothing to do has one request open, which is not one that the server works on: there is
+/// a place for another.
 #[test]
 fn an_idle_worker_has_one_request_open() {
     let server = Server::with(&["--max-requests", "4"]);

@@ -1,4 +1,5 @@
-//! Commands through a server, by the very tests that hold them on a store itself: whatever those promise, a server keeps.
+//! Commands through a server, by the very tests that hold them on a store itself: whatever those promise, a
+//! server keeps.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

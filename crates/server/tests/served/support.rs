@@ -1,4 +1,5 @@
-//! Places whose program works through a server, which has its store elsewhere. Otherwise the same as those of the other tests.
+//! Places whose program works through a server, which has its store elsewhere. Otherwise the same as those of
+//! the other tests.
 
 #[path = "../support/mod.rs"]
 mod real;

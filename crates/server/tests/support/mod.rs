@@ -1,5 +1,5 @@
-//! The program in a directory of its own, beside other programs. Whatever a test waits for has a deadline, and is a signal: a line, a
-//! byte in a pipe, the end of a process.
+//! The program in a directory of its own, beside other programs. Whatever a test waits for has a deadline,
+//! and is a signal: a line, a byte in a pipe, the end of a process.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::ffi::OsStr;
@@ -165,14 +165,16 @@ impl Place {
         said
     }
 
-    /// The program, which hears every signal: tests that run under `nohup`, or in the background of a shell, inherit ignored ones.
+    /// The program, which hears every signal: tests that run under `nohup`, or in the background of a shell,
+    /// inherit ignored ones.
     pub(crate) fn program(&self) -> Command {
         let mut command = self.command("env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_windlass")]);
         command
     }
 
-    /// The program, started by a parent that ignores every signal it can: a shell in the background, `nohup`, or a careless supervisor.
+    /// The program, started by a parent that ignores every signal it can: a shell in the background, `nohup`,
+    /// or a careless supervisor.
     pub(crate) fn program_of_deaf_parent(&self) -> Command {
         let mut command = self.command("env");
         command.args(["--ignore-signal", env!("CARGO_BIN_EXE_windlass")]);
@@ -296,7 +298,8 @@ pub(crate) fn gone(pid: i32) {
     }
 }
 
-/// A pipe between a test and programs. A program's `read x < FIFO` waits for [`Fifo::open`]; [`Fifo::line`] waits for a program's `echo > FIFO`.
+/// A pipe between a test and programs. A program's `read x < FIFO` waits for [`Fifo::open`]; [`Fifo::line`]
+/// waits for a program's `echo > FIFO`.
 pub(crate) struct Fifo(File);
 
 impl Fifo {

@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::support::Place;
 
-/// I13: a task kills its worker each time it is started, and the worker is started again each time. What the worker had claimed beside it
-/// and not started is done in the end; the killer is a dead letter after its attempts.
+/// I13: a task kills its worker each time it is started, and the worker is started again each time. What the
+/// worker had claimed beside it and not started is done in the end; the killer is a dead letter after its
+/// attempts.
 #[test]
 fn one_task_that_kills_its_worker_harms_no_other() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! What is submitted on the command line is part of what was said, or of what the program is part of; and programs are told.
+//! What is submitted on the command line is part of what was said, or of what the program is part of; and
+//! programs are told.
 
 use std::process::Command;
 

@@ -79,8 +79,8 @@ fn a_definition_is_shown_in_every_form() {
     }
 }
 
-/// A step below would wait for ever for a lane that the step above it holds: told for files that are checked together, and for what the
-/// store has.
+/// A step below would wait for ever for a lane that the step above it holds: told for files that are checked
+/// together, and for what the store has.
 #[test]
 fn lanes_that_are_held_above_are_told() {
     let place = Place::new();

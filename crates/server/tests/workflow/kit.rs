@@ -1,5 +1,5 @@
-//! What the tests of workflows share. Where their stores are is up to the program that they are part of: `crate::empty()` is a place
-//! with an empty one.
+//! What the tests of workflows share. Where their stores are is up to the program that they are part of:
+//! `crate::empty()` is a place with an empty one.
 
 use std::io::Write;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! `windlass definition`, `windlass workflow` and `windlass why` of steps, as a person types them, on real files. Steps are done by
-//! `windlass work`.
+//! `windlass definition`, `windlass workflow` and `windlass why` of steps, as a person types them, on real
+//! files. Steps are done by `windlass work`.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

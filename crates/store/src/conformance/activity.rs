@@ -114,7 +114,8 @@ async fn those_with_steps_to_claim_are_ready(case: &Case) {
     assert_eq!(case.store().ready_workflows(None, None, 0).await.unwrap(), []);
 }
 
-/// 2.9: a wait that is over is one, whether anybody has promoted the step or not; but not in a workflow that is paused.
+/// 2.9: a wait that is over is one, whether anybody has promoted the step or not; but not in a workflow that
+/// is paused.
 async fn what_has_come_due_is_ready(case: &Case) {
     let worker = case.worker("w").await;
     let lane = json!({ "key": "narrow", "limit": 1 });

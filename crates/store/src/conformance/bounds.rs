@@ -117,7 +117,8 @@ async fn attempts_out_of_bounds_are_refused(case: &Case) {
     }
 }
 
-/// C31, C43: factors below 1, not numbers, or too large; jitter above 100 %; caps above a year; bases above their cap.
+/// C31, C43: factors below 1, not numbers, or too large; jitter above 100 %; caps above a year; bases above
+/// their cap.
 async fn bad_retry_policies_are_refused(case: &Case) {
     let good = RetryPolicy::default();
     let factor = |factor| RetryPolicy { backoff: Backoff::Exponential { factor }, ..good };

@@ -150,7 +150,8 @@ async fn only_tasks_of_the_namespace(case: &Case) {
     assert_eq!(ids(&case.store().claim(ask).await.unwrap()), [theirs]);
 }
 
-/// 1.4, I6: of all states only pending is claimable, and the moment alone does not change that: a leader does.
+/// 1.4, I6: of all states only pending is claimable, and the moment alone does not change that: a leader
+/// does.
 async fn only_pending_tasks(case: &Case) {
     let mut pending = None;
     for state in STATES {
@@ -217,8 +218,9 @@ async fn an_unknown_worker_gets_nothing(case: &Case) {
     assert_eq!(case.claim(&silent, 9).await.len(), 1, "after a heartbeat it is alive again");
 }
 
-/// I4, I18: many claims at once, which a store may make together: whoever asks, for how much and for what, gets its own and no more, best first; one
-/// who may not claim hinders nobody; and nothing is left that somebody had a hand free for.
+/// I4, I18: many claims at once, which a store may make together: whoever asks, for how much and for what,
+/// gets its own and no more, best first; one who may not claim hinders nobody; and nothing is left that
+/// somebody had a hand free for.
 async fn claims_at_once_share_what_there_is(case: &Case) {
     let other = Name::kind("test:other").unwrap();
     let kind = |of: usize| if of % 5 == 4 { other.clone() } else { Name::kind(KIND).unwrap() };

@@ -161,7 +161,8 @@ async fn a_promoted_task_takes_its_place_by_priority(case: &Case) {
     assert_eq!(ids(&case.claim(&case.worker("w").await, 9).await), [high, first, second]);
 }
 
-/// Without a leader nothing is stuck: a claim that finds nothing else takes what is due, as if it had been promoted.
+/// Without a leader nothing is stuck: a claim that finds nothing else takes what is due, as if it had been
+/// promoted.
 async fn what_is_due_is_claimed_though_nobody_promoted_it(case: &Case) {
     let worker = case.worker("w").await;
     let (early, late) = (delayed(case, 10).await, delayed(case, 20).await);

@@ -134,8 +134,8 @@ async fn listen(case: &Case) -> EventId {
     told.last
 }
 
-/// All that is told after `last` by page of `limit`, to the end: a task of another namespace is submitted, and when that is told,
-/// everything before it was.
+/// All that is told after `last` by page of `limit`, to the end: a task of another namespace is submitted,
+/// and when that is told, everything before it was.
 async fn told_by(case: &Case, store: &dyn Store, last: &mut EventId, limit: usize) -> Vec<Event> {
     let namespace = Name::namespace("marker").unwrap();
     let marker = case.submit(NewTask { namespace, ..case.task() }).await;
@@ -604,8 +604,8 @@ async fn a_page_has_one_to_a_thousand_events(case: &Case) {
     }
 }
 
-/// Sixteen who submit, claim, finish and cancel through two handles, and two who read by pages meanwhile: what they were told is
-/// what was done.
+/// Sixteen who submit, claim, finish and cancel through two handles, and two who read by pages meanwhile:
+/// what they were told is what was done.
 async fn nothing_is_missing_in_a_race(case: &Case) {
     const EACH: u64 = 12;
     let (mut last, stores) = (listen(case).await, [case.store(), case.second().await]);

@@ -26,7 +26,8 @@ async fn the_first_entry_is_the_submission(case: &Case) {
     assert_eq!(entry.actor.as_deref(), Some("api:ada"));
 }
 
-/// 3.3, 3.6, 3.7, C61: in order, each continuing the one before, each with its reason, its actor and its time.
+/// 3.3, 3.6, 3.7, C61: in order, each continuing the one before, each with its reason, its actor and its
+/// time.
 async fn one_entry_per_change(case: &Case) {
     let worker = case.worker("w").await;
     let id = case.submit(case.task()).await;

@@ -1,7 +1,8 @@
 //! What must hold in any store at any time, read from rows alone.
 //!
-//! Numbers are those of docs/requirements.md: I3 one final transition per life, I4 one holder, I6 nothing that
-//! is over is offered, I7 lanes, I8 keys, I9 history, I10 joins, I11 and I12 workflows, I13 attempts, I15 leader, I20 counts.
+//! Numbers are those of docs/requirements.md: I3 one final transition per life, I4 one holder, I6 nothing
+//! that is over is offered, I7 lanes, I8 keys, I9 history, I10 joins, I11 and I12 workflows, I13 attempts,
+//! I15 leader, I20 counts.
 
 mod workflows;
 
@@ -144,8 +145,8 @@ fn check_notes(Record { task, notes, .. }: &Record) {
     }
 }
 
-/// I7: never more in progress than the limit, held ones hold slots and so do those whose workflows run, and nobody waits beside a free
-/// slot.
+/// I7: never more in progress than the limit, held ones hold slots and so do those whose workflows run, and
+/// nobody waits beside a free slot.
 fn check_lanes(records: &[Record]) {
     let mut lanes: BTreeMap<_, Vec<&Task>> = BTreeMap::new();
     for Record { task, .. } in records {
@@ -236,8 +237,8 @@ async fn check_due(store: &dyn Store, records: &[Record], clock: &dyn Clock) {
     check_timetable(&due, &schedules, &workers);
 }
 
-/// What is due, asked for again while the store is hindered from looking at everything, as by another test's open transaction in the same
-/// server. Where the clock is held nothing hinders.
+/// What is due, asked for again while the store is hindered from looking at everything, as by another test's
+/// open transaction in the same server. Where the clock is held nothing hinders.
 async fn whole_due(store: &dyn Store, records: &[Record], schedules: &[Schedule], clock: &dyn Clock) -> Due {
     let begun = Instant::now();
     loop {
@@ -263,7 +264,8 @@ fn next_moment(records: &[Record], schedules: &[Schedule], now: Timestamp) -> Op
     waiting.chain(slots).filter(|moment| *moment > now).min()
 }
 
-/// I14, C54: schedules that are due are those whose slot has come, earliest first; and so follows when a worker falls silent.
+/// I14, C54: schedules that are due are those whose slot has come, earliest first; and so follows when a
+/// worker falls silent.
 fn check_timetable(due: &Due, schedules: &[Schedule], workers: &[Worker]) {
     let now = due.now;
     let place = |schedule: &Schedule| (schedule.namespace.clone(), schedule.name.clone());
@@ -276,8 +278,8 @@ fn check_timetable(due: &Due, schedules: &[Schedule], workers: &[Worker]) {
     assert_eq!(due.silent_at, silent_at, "C54: when the first worker falls silent");
 }
 
-/// I7, I12: a look at all lanes and all workflows finds nothing to put right, and comes to an end. Only what an owner that fell silent
-/// has left where it does not belong is moved on.
+/// I7, I12: a look at all lanes and all workflows finds nothing to put right, and comes to an end. Only what
+/// an owner that fell silent has left where it does not belong is moved on.
 async fn check_reconcile(store: &dyn Store) {
     let now = store.now().await.unwrap();
     let left: HashSet<String> = dump_workflows(store)

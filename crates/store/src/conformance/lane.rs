@@ -139,7 +139,8 @@ async fn the_head_of_the_line_decides_by_its_own_limit(case: &Case) {
     assert_eq!(ids(&both), [narrow, behind], "limit 1 looks at those before it only");
 }
 
-/// I7: a parked head that is cancelled or resolved, having blocked others by its small limit, blocks them no more.
+/// I7: a parked head that is cancelled or resolved, having blocked others by its small limit, blocks them no
+/// more.
 async fn a_head_that_leaves_lets_the_next_one_in(case: &Case) {
     let worker = case.worker("w").await;
     for (lane, resolve) in [("one", false), ("two", true)] {
@@ -210,8 +211,8 @@ async fn a_look_at_the_lanes_finds_nothing_to_do(case: &Case) {
                 break;
             }
         }
-        // Two namespaces with tasks that wait in each of these lanes, then one look for a workflow; whoever sees the end of the
-        // lanes only behind it looks once more.
+        // Two namespaces with tasks that wait in each of these lanes, then one look for a workflow; whoever
+        // sees the end of the lanes only behind it looks once more.
         let full = 2 * keys.len() / limit + 1;
         assert!((full..=full + 1).contains(&looks), "{looks} looks by {limit}");
     }

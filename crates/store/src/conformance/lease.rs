@@ -51,7 +51,8 @@ async fn a_live_lease_cannot_expire(case: &Case) {
     assert_eq!(case.store().due(9).await.unwrap().commands, [expire]);
 }
 
-/// 0.12, 1.7, C2, C3, C19, C24, C59: claimed or running goes back, with the reason in the history and no error on the row.
+/// 0.12, 1.7, C2, C3, C19, C24, C59: claimed or running goes back, with the reason in the history and no
+/// error on the row.
 async fn what_a_dead_worker_held_is_pending_again(case: &Case) {
     for state in [State::Claimed, State::Running] {
         let id = case.bring(case.task(), state).await;
@@ -93,8 +94,8 @@ async fn the_last_crash_ends_in_dead_letters(case: &Case) {
     assert_eq!(case.chores().await, 0);
 }
 
-/// I13: from the second claim on, and at the last, the start is recorded before the handler runs; a claim that is lost before it gives its attempt
-/// back.
+/// I13: from the second claim on, and at the last, the start is recorded before the handler runs; a claim
+/// that is lost before it gives its attempt back.
 async fn what_never_started_loses_one_attempt_at_most(case: &Case) {
     for (max_attempts, lost) in
         [(NonZeroU32::new(1), 0), (NonZeroU32::new(2), 1), (NonZeroU32::new(3), 1), (None, 1)]

@@ -264,7 +264,8 @@ async fn a_retried_step_runs_over_its_list_again(case: &Case) {
     assert_eq!(case.workflow(id).await.workflow.counts.total(), 5);
 }
 
-/// A list that is made, stopped and made again in one turn leaves nothing of the first: neither its items nor their stop.
+/// A list that is made, stopped and made again in one turn leaves nothing of the first: neither its items nor
+/// their stop.
 async fn one_turn_may_make_a_list_twice(case: &Case) {
     let worker = case.worker("w").await;
     for (n, is_worked) in [(1, false), (2, true)] {

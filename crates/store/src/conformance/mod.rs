@@ -1,9 +1,10 @@
 //! The suite that holds every store to one meaning.
 //!
-//! A store's test file gives [`main`] a way to make a [`Lab`] and is done. The suite runs named scenarios by topic, each
-//! citing the numbered lines of the requirements it shows; compares random command sequences with the memory store row by row
-//! ([`model`]); runs real races; and checks, from rows alone, what must hold in any store at any time ([`invariants`])
-//! after every one of them. A question about meaning is answered by adding a scenario here, never by a test of one store.
+//! A store's test file gives [`main`] a way to make a [`Lab`] and is done. The suite runs named scenarios by
+//! topic, each citing the numbered lines of the requirements it shows; compares random command sequences with
+//! the memory store row by row ([`model`]); runs real races; and checks, from rows alone, what must hold in
+//! any store at any time ([`invariants`]) after every one of them. A question about meaning is answered by
+//! adding a scenario here, never by a test of one store.
 //!
 //! It is test code: a broken promise panics.
 #![allow(
@@ -87,11 +88,12 @@ pub trait Lab: Send + Sync {
     fn clock(&self) -> Arc<ManualClock>;
 
     /// Opens what is there. While another is open, this is a second process at the same data; after it was
-    /// dropped without closing, this is what a new process finds after a crash. A store that lives in its process
-    /// only gives the same one each time.
+    /// dropped without closing, this is what a new process finds after a crash. A store that lives in its
+    /// process only gives the same one each time.
     async fn open(&self) -> Arc<dyn Store>;
 
-    /// How many random operations are compared with the memory store's; fewer where each takes a trip to a server.
+    /// How many random operations are compared with the memory store's; fewer where each takes a trip to a
+    /// server.
     fn operations(&self) -> usize {
         model::OPERATIONS
     }
@@ -115,8 +117,8 @@ pub struct Scenario {
 /// A scenario in progress; it gives the case back for the invariants.
 pub type Running = std::pin::Pin<Box<dyn Future<Output = Case> + Send>>;
 
-/// Lists functions of the form `async fn promise(case: &Case)` as scenarios of the topic that the module is named after.
-/// A function that is not listed is dead code, which the compiler reports.
+/// Lists functions of the form `async fn promise(case: &Case)` as scenarios of the topic that the module is
+/// named after. A function that is not listed is dead code, which the compiler reports.
 macro_rules! scenarios {
     ($($name:ident),+ $(,)?) => {
         /// The scenarios of this topic.

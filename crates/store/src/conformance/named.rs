@@ -79,7 +79,8 @@ async fn an_unknown_task_is_not_found(case: &Case) {
     assert_eq!(case.refusal(take(task, &worker)).await, Rejected::NotFound { task });
 }
 
-/// 4.3, 4.8: unknown and dead workers, even for a task that does not exist. An empty id is no worker id at all.
+/// 4.3, 4.8: unknown and dead workers, even for a task that does not exist. An empty id is no worker id at
+/// all.
 async fn an_unknown_worker_is_refused(case: &Case) {
     let id = case.submit(case.task()).await;
     let (stranger, silent) = (WorkerId::new("stranger").unwrap(), case.worker("silent").await);

@@ -46,7 +46,8 @@ fn within(parent: &Claimed, n: u64, steps: Value) -> NewWorkflow {
     NewWorkflow { parent: Some(token(parent)), ..ad_hoc(n, definition(steps)) }
 }
 
-/// A workflow of `a`, which is a workflow, and `b`, which needs it; `a` has started the one numbered 2 with these steps.
+/// A workflow of `a`, which is a workflow, and `b`, which needs it; `a` has started the one numbered 2 with
+/// these steps.
 async fn nested(case: &Case, worker: &WorkerId, steps: Value) -> (WorkflowId, WorkflowId) {
     let outer = case.start(1, json!({ "a": { "workflow": "inner" }, "b": { "needs": ["a"] } })).await;
     let a = case.claim_nested(worker).await;

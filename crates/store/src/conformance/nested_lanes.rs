@@ -1,4 +1,5 @@
-//! Lanes of steps that are workflows: the slot is the step's until its workflow has ended. And keys of lanes that hold expressions.
+//! Lanes of steps that are workflows: the slot is the step's until its workflow has ended. And keys of lanes
+//! that hold expressions.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Real races: sixteen OS threads let go at once, half of them through a second handle to the same data.
 //!
-//! A race is run again and again, because each run is only one of many interleavings; it stops after a number of rounds or
-//! of seconds, whichever comes first, so that a slow disk makes fewer rounds and not a longer test. Nothing sleeps:
-//! threads wait for each other at a barrier, and the clock is moved by hand.
+//! A race is run again and again, because each run is only one of many interleavings; it stops after a number
+//! of rounds or of seconds, whichever comes first, so that a slow disk makes fewer rounds and not a longer
+//! test. Nothing sleeps: threads wait for each other at a barrier, and the clock is moved by hand.
 
 mod everything;
 mod lanes;
@@ -185,7 +185,8 @@ async fn each_task_is_claimed_once(case: &Case) {
     }
 }
 
-/// I4: a task that sixteen workers claim by name, together with others and in different orders, goes to one of them.
+/// I4: a task that sixteen workers claim by name, together with others and in different orders, goes to one
+/// of them.
 async fn a_claim_by_name_has_one_winner(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {
@@ -267,7 +268,8 @@ async fn check_end(case: &Case, task: TaskId, finished: bool) {
     assert_eq!(attempts.iter().map(|one| one.ended).collect::<Vec<_>>(), [Some(reason)], "I3");
 }
 
-/// I5: a worker that was silent for too long either comes back in time and keeps everything, or is told what it lost.
+/// I5: a worker that was silent for too long either comes back in time and keeps everything, or is told what
+/// it lost.
 async fn a_heartbeat_and_an_expiry_agree(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {

@@ -16,7 +16,8 @@ scenarios![
     two_processes_share_one_line,
 ];
 
-/// I1, C60: tasks of every state with payloads, results, histories and notes; workers, leader, pauses, entities, schedules.
+/// I1, C60: tasks of every state with payloads, results, histories and notes; workers, leader, pauses,
+/// entities, schedules.
 async fn everything_is_there_after_a_crash(case: &Case) {
     for state in STATES {
         case.bring(case.task_with_key(state.word()), state).await;

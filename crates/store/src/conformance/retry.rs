@@ -33,7 +33,8 @@ scenarios![
     putting_off_a_step_means_nothing_to_its_workflow,
 ];
 
-/// Fails the task `times` times, each time as soon as it may run, and gives the delays that followed in seconds.
+/// Fails the task `times` times, each time as soon as it may run, and gives the delays that followed in
+/// seconds.
 async fn delays(case: &Case, new: NewTask, times: usize) -> Vec<u64> {
     let id = case.submit(new).await;
     let mut delays = Vec::new();
@@ -61,7 +62,8 @@ async fn failed_once(case: &Case, new: NewTask) -> Claimed {
     claimed
 }
 
-/// C7, I13, 4.5: N is the number of attempts. The default 3 fails twice into a wait and the third time for good.
+/// C7, I13, 4.5: N is the number of attempts. The default 3 fails twice into a wait and the third time for
+/// good.
 async fn attempts_are_counted_in_all(case: &Case) {
     let new = case.task();
     let id = new.id;
@@ -264,8 +266,8 @@ async fn a_failure_for_good_is_not_retried(case: &Case) {
     }
 }
 
-/// 2.11: due so long after now, whatever it waited for before. Nothing else changes: its history, its error and when it failed
-/// stay.
+/// 2.11: due so long after now, whatever it waited for before. Nothing else changes: its history, its error
+/// and when it failed stay.
 async fn a_retry_is_put_off_and_brought_forward(case: &Case) {
     let task = failed_once(case, case.task()).await.task.id;
     let before = case.record(task).await;

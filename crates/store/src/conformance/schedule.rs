@@ -166,7 +166,8 @@ async fn setting_again_changes_it_and_keeps_what_was_fired(case: &Case) {
     assert_eq!((changed, only(case).await), (expected.clone(), expected));
 }
 
-/// I14: a program that sets its schedules at every start does not fire again, or leave out, what it fired before.
+/// I14: a program that sets its schedules at every start does not fire again, or leave out, what it fired
+/// before.
 async fn a_repeated_set_moves_nothing(case: &Case) {
     let first = case.schedule(hourly("s", case.now())).await;
     case.store().fire(firing(&first, id(1)), None).await.unwrap();
@@ -203,7 +204,8 @@ async fn new_times_begin_anew(case: &Case) {
     assert_eq!(case.schedule(other).await.next_at, first.next_at);
 }
 
-/// What is paused is not due, whoever sets it again without a word about that; and the end of a pause makes up for nothing.
+/// What is paused is not due, whoever sets it again without a word about that; and the end of a pause makes
+/// up for nothing.
 async fn a_pause_lasts_until_it_is_ended(case: &Case) {
     let slot = case.now().plus(HOUR);
     case.schedule(hourly("s", slot)).await;

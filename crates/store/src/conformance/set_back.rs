@@ -1,4 +1,5 @@
-//! A clock that was wrong and is set back, by an hour: what was written by the wrong clock does not wait for that hour to come again.
+//! A clock that was wrong and is set back, by an hour: what was written by the wrong clock does not wait for
+//! that hour to come again.
 
 use std::time::Duration;
 
@@ -142,8 +143,8 @@ async fn small_corrections_change_nothing(case: &Case) {
     assert_eq!(due_at(case, id).await, was);
 }
 
-/// It cannot be told from time that has passed: what it passes is due, and workers that were not heard of meanwhile count as dead. What
-/// they report is refused, and nothing is lost.
+/// It cannot be told from time that has passed: what it passes is due, and workers that were not heard of
+/// meanwhile count as dead. What they report is refused, and nothing is lost.
 async fn a_clock_that_jumps_ahead_makes_due_what_it_passes(case: &Case) {
     let worker = case.worker("w").await;
     let start = Start::After(HOUR / 2);

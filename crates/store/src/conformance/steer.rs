@@ -1,4 +1,5 @@
-//! What is done to a workflow as a whole: cancel, pause, resume, settle, give up, move; and how long it is kept.
+//! What is done to a workflow as a whole: cancel, pause, resume, settle, give up, move; and how long it is
+//! kept.
 
 use std::time::Duration;
 

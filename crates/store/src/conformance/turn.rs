@@ -120,7 +120,8 @@ async fn a_turn_that_is_refused_as_a_whole_does_nothing(case: &Case) {
     }
 }
 
-/// A worker that was declared dead may not claim, but what it has finished under a lease that is still its own is kept.
+/// A worker that was declared dead may not claim, but what it has finished under a lease that is still its
+/// own is kept.
 async fn a_refused_claim_does_not_hinder_the_reports(case: &Case) {
     let worker = case.worker("w").await;
     let submitted = case.submit_many(2).await;

@@ -1,5 +1,5 @@
-//! Wake-up signals: something may be there to claim, to wait for, to look at or to let go. Four bells; whoever waits
-//! for one is not woken by the others, and what changes nothing wakes nobody.
+//! Wake-up signals: something may be there to claim, to wait for, to look at or to let go. Four bells;
+//! whoever waits for one is not woken by the others, and what changes nothing wakes nobody.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -49,7 +49,8 @@ fn rung(before: Rings, after: Rings) -> Vec<&'static str> {
     pairs.filter(|(_, (before, after))| after > before).map(|(name, _)| name).collect()
 }
 
-/// Does `act` and checks that these bells ring, and no others. One that does not ring is a failure, not a test that hangs.
+/// Does `act` and checks that these bells ring, and no others. One that does not ring is a failure, not a
+/// test that hangs.
 async fn rings<T>(case: &Case, act: impl Future<Output = T>, expected: &[&str], after: &str) -> T {
     let mut bell = case.store().watch();
     let before = *bell.borrow_and_update();
@@ -78,8 +79,8 @@ async fn held(case: &Case) -> Claimed {
     case.held(id).await
 }
 
-/// C30, C54: new work does not wait for a poll, nor does a new moment to wait for; and who waits for the one is not woken by
-/// the other.
+/// C30, C54: new work does not wait for a poll, nor does a new moment to wait for; and who waits for the one
+/// is not woken by the other.
 async fn a_submit_rings(case: &Case) {
     rings(case, case.submit(case.task()), &[CLAIMABLE], "a submit").await;
     rings(case, case.submit(later(case)), &[TIMED], "a submit for later").await;

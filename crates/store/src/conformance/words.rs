@@ -140,8 +140,8 @@ pub fn workflow_id(n: u64) -> WorkflowId {
     WorkflowId::from_bytes((0x0190_0000_0000_7000_8000_u128 << 48 | u128::from(n) << 40).to_be_bytes())
 }
 
-/// A definition called `test` with these steps, in the order of their names; each is a task of [`KIND`] unless it says
-/// otherwise.
+/// A definition called `test` with these steps, in the order of their names; each is a task of [`KIND`]
+/// unless it says otherwise.
 #[must_use]
 pub fn definition(steps: Value) -> Definition {
     let mut text = json!({ "name": "test" });

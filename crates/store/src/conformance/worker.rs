@@ -214,7 +214,8 @@ async fn dead_workers_stay_listed(case: &Case) {
     assert!(!only(case).await.is_alive(case.now()));
 }
 
-/// After an hour, to the microsecond; one that came back in time is not among them, and what a forgotten one held expires.
+/// After an hour, to the microsecond; one that came back in time is not among them, and what a forgotten one
+/// held expires.
 async fn pruning_forgets_the_long_dead(case: &Case) {
     let (gone, back) = (case.worker("gone").await, case.worker("back").await);
     let held = case.submit(case.task()).await;

@@ -172,7 +172,8 @@ async fn all_done_is_started_however_its_parents_end(case: &Case) {
     assert_eq!(case.flow(id).await, WorkflowState::BlockedByFailures, "what failed is still failed");
 }
 
-/// A step for which there can never be enough parents is skipped at once, and so is all that needs it; each says why.
+/// A step for which there can never be enough parents is skipped at once, and so is all that needs it; each
+/// says why.
 async fn skips_go_down_with_their_reasons(case: &Case) {
     let steps = json!({
         "a": {}, "b": { "needs": ["a"] }, "c": { "needs": ["b"] },
@@ -239,7 +240,8 @@ async fn a_failed_parent_may_be_settled(case: &Case) {
     assert_eq!(case.flow(id).await, WorkflowState::StepsInProcess);
 }
 
-/// C50, `finish_independent`: branches that do not need it go on to their end, then the whole waits for an operator.
+/// C50, `finish_independent`: branches that do not need it go on to their end, then the whole waits for an
+/// operator.
 async fn independent_branches_go_on(case: &Case) {
     let worker = case.worker("w").await;
     let steps = json!({ "a": {}, "b": {}, "c": { "needs": ["a"] }, "d": { "needs": ["b"] } });
@@ -433,7 +435,8 @@ async fn what_a_definition_says_is_what_its_steps_are(case: &Case) {
     assert!(specs.iter().all(|spec| spec.workflow == Some(id)));
 }
 
-/// A workflow that repeats another from a step on takes over the results before it, and knows where they come from.
+/// A workflow that repeats another from a step on takes over the results before it, and knows where they come
+/// from.
 async fn results_are_carried_over(case: &Case) {
     let origin = diamond(case, 1).await;
     let new = ad_hoc(2, case.workflow(origin).await.blueprint.definition().clone());

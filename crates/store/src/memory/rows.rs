@@ -184,7 +184,8 @@ impl Rows {
         Ok(claimed)
     }
 
-    /// Promotes what the worker could claim if somebody had promoted it, earliest first. Says whether there was anything.
+    /// Promotes what the worker could claim if somebody had promoted it, earliest first. Says whether there
+    /// was anything.
     fn promote_due(&mut self, claim: &Claim, now: Timestamp) -> bool {
         let due = |(seq, Record { task, .. }): (&u64, &Record)| {
             let due_at = task.status.due_at.filter(|due| *due <= now)?;

@@ -1,5 +1,5 @@
-//! The tasks of one transaction: as they were loaded, as the core decided they are from now on, and the statements that write the
-//! difference, one for each way to change.
+//! The tasks of one transaction: as they were loaded, as the core decided they are from now on, and the
+//! statements that write the difference, one for each way to change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -85,7 +85,8 @@ impl Row {
         Self::new(self.seq, at, self.task.clone(), self.past.clone())
     }
 
-    /// Takes note of a change. The first one that leaves the plain way has all that happened until then written down.
+    /// Takes note of a change. The first one that leaves the plain way has all that happened until then
+    /// written down.
     fn change(&mut self, change: TaskChange) -> Status {
         if self.past.plain && !self.is_plain(&change.entries) {
             self.past.plain = false;
@@ -103,8 +104,8 @@ impl Row {
         std::mem::replace(&mut self.task.status, change.after)
     }
 
-    /// Whether these are steps of the plain way, which the columns of a task tell. When a step became ready is told by the moment of that
-    /// change alone.
+    /// Whether these are steps of the plain way, which the columns of a task tell. When a step became ready
+    /// is told by the moment of that change alone.
     fn is_plain(&self, entries: &[Entry]) -> bool {
         if let [entry @ Entry { to: State::Pending, seq: 2, reason: Reason::Ready, note: None, .. }] = entries
         {
@@ -285,7 +286,8 @@ impl Board {
         std::mem::take(&mut self.cleared)
     }
 
-    /// Whether a task is in a list that goes, and has not been looked for yet. One of its successor may have the same id.
+    /// Whether a task is in a list that goes, and has not been looked for yet. One of its successor may have
+    /// the same id.
     pub(super) fn is_cleared(&self, id: TaskId) -> bool {
         self.cleared.iter().any(|range| range.contains(&id))
     }

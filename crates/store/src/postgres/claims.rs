@@ -1,5 +1,5 @@
-//! Claims of one transaction. Those of workers that ask for the same are one statement, which deals out what it finds in their order:
-//! many workers with a few hands each cost little more than one with many.
+//! Claims of one transaction. Those of workers that ask for the same are one statement, which deals out what
+//! it finds in their order: many workers with a few hands each cost little more than one with many.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(super) struct Dealt {
 }
 
 impl Inner {
-    /// Carries out turns. A claim that finds nothing takes what is due, though nobody has promoted it yet, in a transaction of its own: a claim that
-    /// finds something pays nothing for it.
+    /// Carries out turns. A claim that finds nothing takes what is due, though nobody has promoted it yet, in
+    /// a transaction of its own: a claim that finds something pays nothing for it.
     pub(super) async fn turns(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
         let (mut turned, rings) = self.turns_once(turns).await?;
         let in_vain = |at: &usize| {

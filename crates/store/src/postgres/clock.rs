@@ -8,8 +8,8 @@ use windlass_core::Timestamp;
 use super::row::moment;
 use crate::clock::Clock;
 
-/// What time it is at the database, by what it last told and the time that has passed here since. A statement that needs the exact
-/// moment asks for it.
+/// What time it is at the database, by what it last told and the time that has passed here since. A statement
+/// that needs the exact moment asks for it.
 #[derive(Debug)]
 pub(super) struct PgClock {
     /// Another clock, for tests.
@@ -31,7 +31,8 @@ impl PgClock {
         told.plus(at.elapsed())
     }
 
-    /// What a statement is given as the present: nothing, so that the database's own counts, unless a test holds the clock.
+    /// What a statement is given as the present: nothing, so that the database's own counts, unless a test
+    /// holds the clock.
     pub(super) fn given(&self) -> Option<SystemTime> {
         self.by_hand.as_ref().map(|clock| moment(clock.now()))
     }

@@ -26,7 +26,8 @@ use crate::error::{Error, Result};
 pub struct Schema(String);
 
 impl Schema {
-    /// Lower-case letters, digits and `_`, beginning with a letter; at most 48, so that names made from it fit.
+    /// Lower-case letters, digits and `_`, beginning with a letter; at most 48, so that names made from it
+    /// fit.
     pub fn new(name: &str) -> Result<Self, Invalid> {
         let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         if !name.bytes().all(is_fine)
@@ -48,7 +49,8 @@ impl Schema {
         hash.cast_signed()
     }
 
-    /// What the names of the documents' schemas begin with: nothing for the default, so that these have their own names.
+    /// What the names of the documents' schemas begin with: nothing for the default, so that these have their
+    /// own names.
     pub(super) fn prefix(&self) -> String {
         if *self == Self::default() { String::new() } else { format!("{}_", self.0) }
     }
@@ -73,7 +75,8 @@ impl fmt::Display for Schema {
     }
 }
 
-/// Where a Windlass is: what `postgres://user:password@host/database?schema=windlass&sslrootcert=ca.pem` says.
+/// Where a Windlass is: what `postgres://user:password@host/database?schema=windlass&sslrootcert=ca.pem`
+/// says.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) config: Config,
@@ -173,8 +176,8 @@ impl Address {
     }
 }
 
-/// An address that may be shown. Whatever could be a password is left out, in addresses that are not quite right as well, and
-/// addresses of other stores stay as they are.
+/// An address that may be shown. Whatever could be a password is left out, in addresses that are not quite
+/// right as well, and addresses of other stores stay as they are.
 #[must_use]
 pub fn without_password(address: &str) -> String {
     if address.starts_with("sqlite:") || address.starts_with("memory:") {
@@ -214,7 +217,8 @@ fn without_setting(text: &str) -> String {
     let mut parts = text.split(mark);
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // Among words and not in an address, a value may stand in quotes; one that has no end hides all the rest.
+        // Among words and not in an address, a value may stand in quotes; one that has no end hides all the
+        // rest.
         let end = match part.strip_prefix('\'') {
             Some(quoted) => quoted.rfind('\'').map(|at| at + 2),
             None => part.find(['&', ' ']),
@@ -224,7 +228,8 @@ fn without_setting(text: &str) -> String {
     shown
 }
 
-/// What the driver is told about TLS. It does not know the modes that verify certificates; here all do that use TLS.
+/// What the driver is told about TLS. It does not know the modes that verify certificates; here all do that
+/// use TLS.
 fn known_to_driver(setting: &str) -> &str {
     match setting {
         "sslmode=verify-ca" | "sslmode=verify-full" => "sslmode=require",
@@ -233,7 +238,8 @@ fn known_to_driver(setting: &str) -> &str {
 }
 
 impl Address {
-    /// How to speak TLS: the server must be who it says, by the public authorities or the one that `sslrootcert` names.
+    /// How to speak TLS: the server must be who it says, by the public authorities or the one that
+    /// `sslrootcert` names.
     pub(super) fn tls(&self) -> Result<MakeRustlsConnect> {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         if let Some(path) = &self.root_certificate {

@@ -1,7 +1,8 @@
-//! LISTEN and NOTIFY: how the processes at one database wake one another. Only an optimisation: what it misses is found by looking.
+//! LISTEN and NOTIFY: how the processes at one database wake one another. Only an optimisation: what it
+//! misses is found by looking.
 //!
-//! A bell is rung after the commit, on a connection of its own, so that nobody's commit waits for the lock that NOTIFY takes;
-//! and what gathers while one is on its way is rung at once.
+//! A bell is rung after the commit, on a connection of its own, so that nobody's commit waits for the lock
+//! that NOTIFY takes; and what gathers while one is on its way is rung at once.
 //!
 //! The same connection announces delayed messages of document 002's queues when their time has come.
 
@@ -124,7 +125,8 @@ impl Doorbell {
         self.ring_all_here();
         let hearing = if arrives { Hearing::Listening } else { Hearing::Polling };
         if !arrives {
-            // A pooler keeps the connection that was told to listen for others: tell them all not to, as far as they come by.
+            // A pooler keeps the connection that was told to listen for others: tell them all not to, as far
+            // as they come by.
             for _ in 0..20 {
                 client.batch_execute(&format!("UNLISTEN {}", address.schema)).await.map_err(said)?;
             }
@@ -170,7 +172,8 @@ impl Doorbell {
         Ok(next.map(|next| Instant::now() + next))
     }
 
-    /// Asks whether an old snapshot is in the way of claims. While one is, the processes tell one another how far these have come.
+    /// Asks whether an old snapshot is in the way of claims. While one is, the processes tell one another how
+    /// far these have come.
     async fn look(&self, client: &Client) -> Result<(), String> {
         let sql = &self.sql;
         let oldest = ask(client, &sql.snapshots, args![]).await?;

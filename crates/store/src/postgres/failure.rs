@@ -74,7 +74,8 @@ impl From<tokio_postgres::Error> for Failure {
     }
 }
 
-/// What an error during COMMIT means: only a refusal that the server itself gives its reasons for is sure to have undone everything.
+/// What an error during COMMIT means: only a refusal that the server itself gives its reasons for is sure to
+/// have undone everything.
 pub(super) fn at_commit(error: &tokio_postgres::Error) -> Failure {
     let said = words(error);
     match error.code().map(|code| &code.code()[..2]) {

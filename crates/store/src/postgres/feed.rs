@@ -1,7 +1,9 @@
-//! The feed of changes. Triggers write it, whoever makes the change, and only while somebody listens: otherwise they do not even run.
+//! The feed of changes. Triggers write it, whoever makes the change, and only while somebody listens:
+//! otherwise they do not even run.
 //!
-//! Switching it on has to wait for those who were at work already and may not have known, as building an index beside them does. They are
-//! found by their locks and nobody is held up: a lock on the tables would stand in the way of claims, and wait for vacuum.
+//! Switching it on has to wait for those who were at work already and may not have known, as building an
+//! index beside them does. They are found by their locks and nobody is held up: a lock on the tables would
+//! stand in the way of claims, and wait for vacuum.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,7 +24,8 @@ impl Inner {
                 let answer = tx.ask(|sql| &sql.now, args![tx.inner.clock.given() => TIMESTAMPTZ]).await?;
                 let worker = new.clone().admit(row::time(&answer.rows[0], 0)?);
                 tx.send(|sql| &sql.put_worker, worker_args(&worker)).await;
-                // The statement compares the secrets itself, so that of two that register at once only one does.
+                // The statement compares the secrets itself, so that of two that register at once only one
+                // does.
                 let is_put = tx.commit().await?[0].affected > 0;
                 Ok(is_put.then_some(worker))
             })
@@ -142,7 +143,8 @@ impl Tx {
         Ok((row::leadership(&answer.rows[0])?, row::time(&answer.rows[0], 3)?))
     }
 
-    /// If the clock was set back, what was counted from the present is counted anew; so is the leader's lease.
+    /// If the clock was set back, what was counted from the present is counted anew; so is the leader's
+    /// lease.
     async fn follow_clock(
         &mut self,
         leader: Option<Leadership>,

@@ -1,12 +1,14 @@
 //! Where claims begin while somebody holds a transaction open.
 //!
-//! As long as an old snapshot is in use, the server keeps what is dead to everybody else. The entries of all tasks that were claimed
-//! since then stay in the index that claims read, and every claim would walk over all of them. So a process remembers, for each queue
-//! and kind, how far claims have come: the floor, behind which the next one begins.
+//! As long as an old snapshot is in use, the server keeps what is dead to everybody else. The entries of all
+//! tasks that were claimed since then stay in the index that claims read, and every claim would walk over all
+//! of them. So a process remembers, for each queue and kind, how far claims have come: the floor, behind
+//! which the next one begins.
 //!
-//! What becomes claimable before a floor is not forgotten. Every now and then a claim looks at everything again, sooner if this
-//! process itself has put something there; the dearer that is, the less often. The processes tell one another when they did ([`Told`]),
-//! so that one does it for all. Without an old snapshot nothing of this is used: every claim looks at everything.
+//! What becomes claimable before a floor is not forgotten. Every now and then a claim looks at everything
+//! again, sooner if this process itself has put something there; the dearer that is, the less often. The
+//! processes tell one another when they did ([`Told`]), so that one does it for all. Without an old snapshot
+//! nothing of this is used: every claim looks at everything.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +28,8 @@ const OLD: Duration = Duration::from_secs(2);
 const OFTEN: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// Of what it costs to look at everything, how many times that passes before the next time, so that it takes a small part of the time.
+/// Of what it costs to look at everything, how many times that passes before the next time, so that it takes
+/// a small part of the time.
 const REST: u32 = 20;
 
 /// The same when something is known to be there; and what it may cost without any rest.
@@ -43,7 +46,8 @@ const MOST_TOLD: usize = 1_000;
 /// Tasks that are claimed in one order: namespace, queue, kind.
 type Range = (Name, Name, Name);
 
-/// A place in that order: the rank turned around (`~rank`, which no number overflows), then the order of submission.
+/// A place in that order: the rank turned around (`~rank`, which no number overflows), then the order of
+/// submission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place(i64, i64);
 
@@ -104,7 +108,8 @@ impl Floor {
         Self { place, walked, took, is_ours, set: Instant::now(), opened: None, is_short: false }
     }
 
-    /// A claim has come to a place. One that was sent before another had looked at everything does not know what that has found.
+    /// A claim has come to a place. One that was sent before another had looked at everything does not know
+    /// what that has found.
     fn reach(&mut self, place: Place, sent: Instant, was_floored: bool) {
         self.place = match (sent < self.set, was_floored) {
             (true, _) => self.place.min(place),
@@ -125,7 +130,8 @@ fn rest(took: Duration) -> Duration {
     (took * REST).clamp(OFTEN, SELDOM)
 }
 
-/// A look at what time asks for, which walks over what is dead like a claim: at what has become due since the last one, or at everything.
+/// A look at what time asks for, which walks over what is dead like a claim: at what has become due since the
+/// last one, or at everything.
 #[derive(Debug)]
 pub(super) struct Look {
     at: Instant,
@@ -143,7 +149,8 @@ impl Look {
     }
 }
 
-/// Looks at what time asks for: when the last one at everything was, what it cost, and the last moment that any of them has found.
+/// Looks at what time asks for: when the last one at everything was, what it cost, and the last moment that
+/// any of them has found.
 #[derive(Debug)]
 struct Looks {
     walked: Instant,
@@ -301,7 +308,8 @@ impl Floors {
         Look { at, from: looks.map(|looks| looks.reached.minus(LATE)) }
     }
 
-    /// It has found something up to a moment, or nothing. Says after how long there has to be another, if there is to be one soon.
+    /// It has found something up to a moment, or nothing. Says after how long there has to be another, if
+    /// there is to be one soon.
     pub(super) fn looked(&self, look: &Look, found: Option<Timestamp>) -> Option<Duration> {
         let mut state = self.state();
         let is_hindered = state.is_hindered;
@@ -324,8 +332,8 @@ impl Floors {
         std::mem::take(&mut state.is_used) || state.is_hindered
     }
 
-    /// Takes note of the oldest transaction: its number, and for how many seconds it has been open, where that may be known. Says
-    /// whether it is in the way.
+    /// Takes note of the oldest transaction: its number, and for how many seconds it has been open, where
+    /// that may be known. Says whether it is in the way.
     pub(super) fn hear(&self, oldest: Option<(String, Option<f64>)>) -> bool {
         let mut state = self.state();
         let Some((number, seconds)) = oldest.filter(|_| !self.are_unused) else {
@@ -454,7 +462,8 @@ mod tests {
         floors
     }
 
-    /// Claims and gets these. `took` is what that is said to have cost, so that no test depends on how long it takes.
+    /// Claims and gets these. `took` is what that is said to have cost, so that no test depends on how long
+    /// it takes.
     fn claimed(floors: &Floors, rows: &[Row], took: Duration) {
         floors.end(&claim(2), &floors.begin(&claim(2)), rows);
         floors.state().floors.values_mut().for_each(|floor| floor.took = took);

@@ -1,5 +1,6 @@
-//! What users of libpq expect to be read when an address leaves it out: the variables `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`,
-//! `PGPASSWORD`, `PGSSLMODE` and `PGSSLROOTCERT`, and the password file (`PGPASSFILE`, or `~/.pgpass`).
+//! What users of libpq expect to be read when an address leaves it out: the variables `PGHOST`, `PGPORT`,
+//! `PGUSER`, `PGDATABASE`, `PGPASSWORD`, `PGSSLMODE` and `PGSSLROOTCERT`, and the password file
+//! (`PGPASSFILE`, or `~/.pgpass`).
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,8 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The address with the port of `PGPORT`, if it names one host and no port. The driver takes the usual port otherwise, and does not say so.
+/// The address with the port of `PGPORT`, if it names one host and no port. The driver takes the usual port
+/// otherwise, and does not say so.
 pub(super) fn with_port(place: &str, variables: Variables<'_>) -> String {
     let Some((scheme, rest)) = place.split_once("://") else { return place.to_owned() };
     let start = rest.find('@').map_or(0, |at| at + 1);
@@ -75,7 +77,8 @@ pub(super) fn ssl_mode(variables: Variables<'_>) -> Result<Option<SslMode>, Inva
     }
 }
 
-/// Fills in the password, if there is none: from `PGPASSWORD`, or else from the password file. Says why a file that is there was not read.
+/// Fills in the password, if there is none: from `PGPASSWORD`, or else from the password file. Says why a
+/// file that is there was not read.
 pub(super) fn fill_password(
     config: &mut Config,
     passfile: Option<&str>,

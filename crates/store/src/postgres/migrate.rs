@@ -41,7 +41,8 @@ pub fn sql(schema: &Schema) -> String {
     text + "\nCOMMIT;\n"
 }
 
-/// What comes before the first migration. Everything is made in the schema, which is the only one in the path.
+/// What comes before the first migration. Everything is made in the schema, which is the only one in the
+/// path.
 fn preamble(schema: &Schema) -> String {
     format!(
         "SELECT pg_advisory_xact_lock({salt});\n\

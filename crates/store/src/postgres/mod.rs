@@ -1,8 +1,9 @@
 //! The store that many machines share: PostgreSQL 14 or later.
 //!
-//! Its connections live on a thread of their own ([`Home`]), so that no handler can starve them. Concurrent calls are
-//! folded into batches ([`writer`]), and a batch is one transaction, often in one round trip ([`tx`]). The database's clock decides
-//! ([`clock`]); a doorbell wakes the other processes ([`doorbell`]). Every statement is a file in `sql/`.
+//! Its connections live on a thread of their own ([`Home`]), so that no handler can starve them. Concurrent
+//! calls are folded into batches ([`writer`]), and a batch is one transaction, often in one round trip
+//! ([`tx`]). The database's clock decides ([`clock`]); a doorbell wakes the other processes ([`doorbell`]).
+//! Every statement is a file in `sql/`.
 
 mod access;
 mod board;
@@ -71,7 +72,8 @@ use sql::Statement;
 /// Connections of one process, unless said otherwise, beside the one that listens.
 const CONNECTIONS: usize = 8;
 
-/// Tasks held by workers of this process that are remembered, so that a finish need not read what its claim has just written.
+/// Tasks held by workers of this process that are remembered, so that a finish need not read what its claim
+/// has just written.
 const MOST_HELD: usize = 20_000;
 
 /// How to open a [`PostgresStore`].
@@ -88,9 +90,10 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// The database at an address such as `postgres://user:password@host:5432/database?schema=windlass`. After the `?` may also
-    /// stand `connections`, the most to hold (8 by default), `sslrootcert`, a file with the authority that signs the server's
-    /// certificate, and what libpq knows, such as `sslmode=require`.
+    /// The database at an address such as `postgres://user:password@host:5432/database?schema=windlass`.
+    /// After the `?` may also stand `connections`, the most to hold (8 by default), `sslrootcert`, a file
+    /// with the authority that signs the server's certificate, and what libpq knows, such as
+    /// `sslmode=require`.
     pub fn new(address: &str) -> Result<Self> {
         Ok(Self { address: address.parse()?, clock: None })
     }
@@ -140,7 +143,8 @@ pub fn statements(schema: &Schema) -> Vec<(&'static str, String)> {
     sql::Sql::new(schema).all()
 }
 
-/// A store in a schema of a PostgreSQL database. Dropped, it leaves what is in progress undone, as in a crash: close it first.
+/// A store in a schema of a PostgreSQL database. Dropped, it leaves what is in progress undone, as in a
+/// crash: close it first.
 pub struct PostgresStore {
     inner: Arc<Inner>,
     home: Home,
@@ -165,7 +169,7 @@ struct Inner {
     blueprints: Blueprints,
     submits: writer::Line<Vec<NewTask>, Vec<Submitted>>,
     turns: writer::Line<Turn, Turned>,
-    /// Whether it is closed. Whoever is at work holds it.
+    /// Whether it is closed. Each call in progress holds it.
     closed: RwLock<bool>,
 }
 
@@ -197,7 +201,8 @@ impl Inner {
         inner.now().await?;
         let mut hearing = bell.hearing.subscribe();
         tokio::spawn(bell.attend(address.clone(), address.tls()?));
-        // Whether notifications arrive is said at the start; a server that is too busy to tell is not waited for.
+        // Whether notifications arrive is said at the start; a server that is too busy to tell is not waited
+        // for.
         let _ = tokio::time::timeout(Duration::from_secs(5), hearing.wait_for(Option::is_some)).await;
         Ok(inner)
     }

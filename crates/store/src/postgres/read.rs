@@ -123,7 +123,8 @@ impl Inner {
         first(&self.ask(|sql| &sql.find, values).await?, |row| row::id(row, 0))
     }
 
-    /// Looks at tasks in the order of the page, where the wanted ones are, and at [`limits::PAGE_SCAN`] at most.
+    /// Looks at tasks in the order of the page, where the wanted ones are, and at [`limits::PAGE_SCAN`] at
+    /// most.
     pub(super) async fn tasks(self: &Arc<Self>, filter: &Filter, page: Page) -> Result<Listing> {
         if let Some(workflow) = filter.workflow {
             return self.steps(workflow, filter, page).await;
@@ -154,7 +155,8 @@ impl Inner {
         }
     }
 
-    /// The statement that reads the next tasks of a listing: from the smallest table that has all of the wanted.
+    /// The statement that reads the next tasks of a listing: from the smallest table that has all of the
+    /// wanted.
     fn listing(&self, filter: &Filter, oldest_first: bool, place: Option<i64>, most: usize) -> String {
         let (sign, order) = if oldest_first { (">", "ASC") } else { ("<", "DESC") };
         let after = place.map(|seq| format!("AND s.seq {sign} {seq}")).unwrap_or_default();
@@ -314,8 +316,8 @@ impl Inner {
         .await
     }
 
-    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are free. A lane is written
-    /// `namespace key`: a namespace has no space.
+    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are
+    /// free. A lane is written `namespace key`: a namespace has no space.
     pub(super) async fn reconcile_lanes(
         self: &Arc<Self>,
         after: Option<&str>,

@@ -23,8 +23,9 @@ pub(super) const WORKFLOW: &str = "w.seq, w.id, w.namespace, w.name, w.version, 
 const SCHEDULE: &str = "namespace, name, cron, zone, template::text, missed, overlap, paused, next_at, last_at, \
     last_task, fired, skipped, error, updated_at, left_out";
 
-/// What `end` and `amend` are told about tasks that are over: where their rows are and were, and what is to be in them. Lists that are
-/// unnested here and not by a function in FROM take turns, and are not stored one by one.
+/// What `end` and `amend` are told about tasks that are over: where their rows are and were, and what is to
+/// be in them. Lists that are unnested here and not by a function in FROM take turns, and are not stored one
+/// by one.
 const SAID_ENDED: &str = "SELECT \
     unnest($1::text[]::tid[]) AS at, unnest($2::bigint[]) AS seq, unnest($3::integer[]) AS before, \
     unnest($4::text[]) AS state, unnest($5::bigint[]) AS attempt, unnest($6::bigint[]) AS lease, \

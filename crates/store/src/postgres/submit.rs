@@ -40,7 +40,8 @@ impl Tx {
         Ok(submitted)
     }
 
-    /// Submits tasks after a look at what is there: keys, ids, entities. Any refusal is that of the whole batch.
+    /// Submits tasks after a look at what is there: keys, ids, entities. Any refusal is that of the whole
+    /// batch.
     pub(super) async fn submit_known(
         &mut self,
         tasks: Vec<NewTask>,
@@ -89,10 +90,11 @@ impl Tx {
         }
     }
 
-    /// Gives free slots of lanes to those who wait, until none is left to give or nobody to give it to. Says to whom.
+    /// Gives free slots of lanes to those who wait, until none is left to give or nobody to give it to. Says
+    /// to whom.
     pub(super) async fn fill_lanes(&mut self, lanes: &BTreeSet<LaneKey>) -> Result<Vec<Opened>, Failure> {
-        // Most have them already. Whoever comes into a lane without knowing it beforehand takes them now, which is soon enough: what others
-        // have done until then is seen, and they will see this.
+        // Most have them already. Whoever comes into a lane without knowing it beforehand takes them now,
+        // which is soon enough: what others have done until then is seen, and they will see this.
         self.lock_lanes(lanes).await;
         let mut given = Vec::new();
         while !lanes.is_empty() {

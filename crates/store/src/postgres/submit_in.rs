@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::request::{Submitted, check_batch, in_batch};
 
 impl PostgresStore {
-    /// Submits tasks as part of a transaction on a connection of the caller's to the same database, by the SQL function `submit_many`. They exist,
-    /// and workers are woken, when the caller commits. A task that is refused leaves the transaction usable; an error of the
-    /// database does not.
+    /// Submits tasks as part of a transaction on a connection of the caller's to the same database, by the
+    /// SQL function `submit_many`. They exist, and workers are woken, when the caller commits. A task that is
+    /// refused leaves the transaction usable; an error of the database does not.
     ///
     /// ```no_run
     /// # async fn order(

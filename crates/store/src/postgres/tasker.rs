@@ -1,4 +1,5 @@
-//! Document 002 in SQL: a schema of its own with the views and functions that it names, one to a file. They are one migration.
+//! Document 002 in SQL: a schema of its own with the views and functions that it names, one to a file. They
+//! are one migration.
 
 /// Each after what it uses.
 pub(super) const SQL: &str = concat!(

@@ -34,8 +34,8 @@ struct Around {
 }
 
 impl Inner {
-    /// Carries out turns, in one transaction. First in the belief that the tasks are as this process left them, which takes one round
-    /// trip; if not, after a look at them.
+    /// Carries out turns, in one transaction. First in the belief that the tasks are as this process left
+    /// them, which takes one round trip; if not, after a look at them.
     pub(super) async fn turns_once(self: &Arc<Self>, turns: &[Turn]) -> Result<Answered> {
         let mut held = self.take_held(turns);
         if let Some(believed) = self.believed(turns, &held) {
@@ -66,8 +66,9 @@ impl Inner {
         self.transaction(known).await
     }
 
-    /// The tasks that commands of their holders are about, as this process left them. Whatever becomes of them, they will not be as they
-    /// were. Those in lanes are not among them: others give and take their slots.
+    /// The tasks that commands of their holders are about, as this process left them. Whatever becomes of
+    /// them, they will not be as they were. Those in lanes are not among them: others give and take their
+    /// slots.
     fn take_held(&self, turns: &[Turn]) -> Vec<Row> {
         let mut held = self.held();
         let commands = turns.iter().flat_map(|turn| &turn.commands);
@@ -150,7 +151,8 @@ impl Tx {
         self.claim_and_commit(turns, receipts, &board, &sent).await
     }
 
-    /// Carries out turns after a look at what they are about. `held` is believed to be as it was, and needs no look.
+    /// Carries out turns after a look at what they are about. `held` is believed to be as it was, and needs
+    /// no look.
     async fn turn_known(&mut self, turns: &[Turn], held: Vec<Row>) -> Result<Answered, Failure> {
         for term in turns.iter().filter_map(|turn| turn.term) {
             self.check_term(term).await?;
@@ -217,8 +219,9 @@ impl Tx {
         Ok(self.answered(receipts, board, &places(sent, &written)?, dealt))
     }
 
-    /// Locks and loads what commands are about and the board does not have, and the steps that they are likely to concern, in one round
-    /// trip. Says what cannot be read, and what time it is: only now, for the locks may have been waited for.
+    /// Locks and loads what commands are about and the board does not have, and the steps that they are
+    /// likely to concern, in one round trip. Says what cannot be read, and what time it is: only now, for the
+    /// locks may have been waited for.
     async fn look_at(
         &mut self,
         commands: &[&Command],
@@ -277,8 +280,8 @@ impl Tx {
         Ok(now)
     }
 
-    /// Locks and loads the tasks that commands are about, those of lanes after the locks of these. A row that cannot be read holds
-    /// up only what is about it.
+    /// Locks and loads the tasks that commands are about, those of lanes after the locks of these. A row that
+    /// cannot be read holds up only what is about it.
     async fn load(
         &mut self,
         board: &mut Board,
@@ -504,8 +507,9 @@ fn apply(board: &mut Board, command: &Command, around: &Around, now: Timestamp) 
     Ok(receipt)
 }
 
-/// Whether a command depends on who is given the slots that those before it have freed, or is about a task that they have made or cleared, or clears
-/// a list that they have made or changed. Those who only leave a lane do not.
+/// Whether a command depends on who is given the slots that those before it have freed, or is about a task
+/// that they have made or cleared, or clears a list that they have made or changed. Those who only leave a
+/// lane do not.
 fn board_must_settle(board: &Board, command: &Command, around: &Around, now: Timestamp) -> bool {
     if board.is_cleared(command.task()) {
         return true;

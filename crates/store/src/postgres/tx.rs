@@ -1,8 +1,8 @@
-//! One transaction on one connection. Statements are sent without waiting for the answers of those before them, so that a whole
-//! transaction often takes one round trip.
+//! One transaction on one connection. Statements are sent without waiting for the answers of those before
+//! them, so that a whole transaction often takes one round trip.
 //!
-//! Statements have no names, so that any pooler may stand in between. Only where none does, as the doorbell has found out, those of
-//! the hot paths are prepared.
+//! Statements have no names, so that any pooler may stand in between. Only where none does, as the doorbell
+//! has found out, those of the hot paths are prepared.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -42,10 +42,12 @@ pub(super) type Which = fn(&Sql) -> &Statement;
 /// How often a transaction that stood in another's way is begun again.
 const MOST_TRIES: u32 = 10;
 
-/// The server does what it is told: statements read by index where there is one, whatever it believes about the sizes of tables, by one plan for
-/// all values, which one that is prepared keeps: making a new one for a claim takes longer than the claim. They
-/// are not compiled first, which it would do to all that this makes look dear; nor are rows kept that are not asked for twice. Nobody waits for ever, and a client that stands still in
-/// the middle of a transaction loses its locks sooner than those who wait for them lose their patience, even behind several of its kind.
+/// The server does what it is told: statements read by index where there is one, whatever it believes about
+/// the sizes of tables, by one plan for all values, which one that is prepared keeps: making a new one for a
+/// claim takes longer than the claim. They are not compiled first, which it would do to all that this makes
+/// look dear; nor are rows kept that are not asked for twice. Nobody waits for ever, and a client that stands
+/// still in the middle of a transaction loses its locks sooner than those who wait for them lose their
+/// patience, even behind several of its kind.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL enable_seqscan = off; \
     SET LOCAL enable_bitmapscan = off; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off; SET LOCAL lock_timeout = '20s'; \
     SET LOCAL statement_timeout = '30s'; SET LOCAL idle_in_transaction_session_timeout = '5s'";
@@ -153,7 +155,8 @@ impl Tx {
                 commit.answer().await.map_err(|error| at_commit(&error))?;
                 Ok(answers)
             }
-            // If the server gives its reasons, it has undone everything. If it says nothing, it may have done all of it.
+            // If the server gives its reasons, it has undone everything. If it says nothing, it may have done
+            // all of it.
             Err(error) if error.as_db_error().is_none() => Err(Error::Unknown(words(&error)).into()),
             Err(error) => Err(error.into()),
         }

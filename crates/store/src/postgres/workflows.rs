@@ -85,7 +85,8 @@ impl Inner {
         Ok(workflow)
     }
 
-    /// Looks at the first workflow after `after` that is not over. Its row is locked only if there is something to do.
+    /// Looks at the first workflow after `after` that is not over. Its row is locked only if there is
+    /// something to do.
     pub(super) async fn reconcile_workflow(self: Arc<Self>, after: Option<WorkflowId>) -> Result<Reconciled> {
         let Some((id, wrong)) = self.look_at_next(after).await? else { return Ok(Reconciled::default()) };
         let repaired = if wrong > 0 { self.repair_workflow(id).await? } else { 0 };
@@ -172,7 +173,8 @@ impl Tx {
         Ok(self.inner.blueprint(stored.definition, content).map_err(Foreign)?)
     }
 
-    /// Locks workflows, in the order of their ids, and puts them on the board. Those that are not there are left out.
+    /// Locks workflows, in the order of their ids, and puts them on the board. Those that are not there are
+    /// left out.
     pub(super) async fn lock_workflows(
         &mut self,
         board: &mut Board,
@@ -278,7 +280,8 @@ impl Tx {
         Ok(Started { id, state, created: true })
     }
 
-    /// Lets a step wait for the workflow that it is, and says where that is; or what the step has started already.
+    /// Lets a step wait for the workflow that it is, and says where that is; or what the step has started
+    /// already.
     async fn nest(
         &mut self,
         board: &mut Board,
@@ -459,7 +462,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Removes workflows that retention does not keep, at most `limit`, with all that belongs to them. Says how many.
+    /// Removes workflows that retention does not keep, at most `limit`, with all that belongs to them. Says
+    /// how many.
     pub(super) async fn prune_workflows(
         &mut self,
         board: &mut Board,

@@ -1,5 +1,5 @@
-//! Folding: calls that come while a transaction is under way are carried out together by the next. An idle store adds no delay,
-//! a busy one batches by itself.
+//! Folding: calls that come while a transaction is under way are carried out together by the next. An idle
+//! store adds no delay, a busy one batches by itself.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

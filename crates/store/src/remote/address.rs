@@ -1,4 +1,5 @@
-//! Addresses of servers: `http://HOST:PORT` or `https://HOST:PORT`, with a path if something stands before the server.
+//! Addresses of servers: `http://HOST:PORT` or `https://HOST:PORT`, with a path if something stands before
+//! the server.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! The bells of a server, heard from afar.
 //!
-//! Every answer tells what has rung, so what a program does itself it hears of at once. What others do it hears of by one question that the server
-//! leaves open until something rings. The question is asked only while somebody listens.
+//! Every answer tells what has rung, so what a program does itself it hears of at once. What others do it
+//! hears of by one question that the server leaves open until something rings. The question is asked only
+//! while somebody listens.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -55,8 +56,8 @@ impl Bells {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes on what an answer tells. Answers overtake each other, so only more is news; and what a server rang before it was ever heard
-    /// of is not.
+    /// Passes on what an answer tells. Answers overtake each other, so only more is news; and what a server
+    /// rang before it was ever heard of is not.
     pub(super) fn learn(&self, told: &ReplyHeader) {
         let ReplyHeader { server, rings, .. } = *told;
         let mut heard = self.heard();

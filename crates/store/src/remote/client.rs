@@ -24,7 +24,8 @@ pub struct RemoteCalls {
     hello: Hello,
     patience: Duration,
     connections: Mutex<Connections>,
-    /// Of the workers that were registered here. They are made here, so that a registration whose answer was lost can be sent again.
+    /// Of the workers that were registered here. They are made here, so that a registration whose answer was
+    /// lost can be sent again.
     secrets: Mutex<HashMap<WorkerId, WorkerSecret>>,
     closed: RwLock<bool>,
 }

@@ -1,4 +1,5 @@
-//! The way to a server by HTTP/1.1: connections that are kept for the next call, bounded in number, each with one call at a time.
+//! The way to a server by HTTP/1.1: connections that are kept for the next call, bounded in number, each with
+//! one call at a time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +44,8 @@ pub const WORKER_SECRET_HEADER: &str = "windlass-worker-secret";
 /// How long a connection may take to be made, and how long a call waits for one that is free.
 const CONNECTING: Duration = Duration::from_secs(10);
 
-/// How long a connection is kept without a call. Servers close theirs after ten seconds, and what is sent into one that is being closed may be lost.
+/// How long a connection is kept without a call. Servers close theirs after ten seconds, and what is sent
+/// into one that is being closed may be lost.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// Bytes of an answer that is no answer to a call.
@@ -194,7 +196,8 @@ impl Way {
 
     /// A connection that is kept, or a new one.
     async fn line(&self, parcel: &Parcel) -> Result<Line, Lost> {
-        // What has become of connections meanwhile is heard of first: what is sent into one that was closed may be lost.
+        // What has become of connections meanwhile is heard of first: what is sent into one that was closed
+        // may be lost.
         yield_now().await;
         while let Some((mut sender, since)) = self.take() {
             // It comes at once for one that can be used, and for one that is closed.
@@ -270,8 +273,8 @@ impl Way {
         Err(self.refused(status, &body, parcel))
     }
 
-    /// Why a call was not let in. Whatever is not Windlass's own refusal comes from something that stands before the server, if there is one at all: what
-    /// that has passed on before it failed is not known.
+    /// Why a call was not let in. Whatever is not Windlass's own refusal comes from something that stands
+    /// before the server, if there is one at all: what that has passed on before it failed is not known.
     fn refused(&self, status: StatusCode, body: &[u8], parcel: &Parcel) -> Lost {
         let Ok(Problem { code, detail }) = serde_json::from_slice(body) else {
             let why =

@@ -14,8 +14,8 @@ use crate::request::{Rings, check_batch};
 use crate::verbs::{Call, Define, FireSchedule, SetSchedule, Start, Submit, TakeTurn};
 use crate::workflow::WorkflowRecord;
 
-/// What two programs must have in common to understand each other. It goes up with every change of what is sent, here or in any type
-/// that a call or its answer holds.
+/// What two programs must have in common to understand each other. It goes up with every change of what is
+/// sent, here or in any type that a call or its answer holds.
 pub const PROTOCOL: u32 = 3;
 
 /// The longest that a server lets a caller wait for a wake-up.
@@ -85,7 +85,8 @@ pub(super) fn check_sendable(call: &Call) -> Result<()> {
     }
 }
 
-/// JSON cannot carry numbers that are not finite, and the server could not see what was meant. No definition with one is sound.
+/// JSON cannot carry numbers that are not finite, and the server could not see what was meant. No definition
+/// with one is sound.
 fn check_numbers(definition: &Definition) -> Result<(), Rejected> {
     let retries = definition.steps.iter().map(|step| step.retry).chain([definition.defaults.retry]);
     if retries.filter_map(|retry| retry.factor).all(f64::is_finite) {
@@ -94,8 +95,9 @@ fn check_numbers(definition: &Definition) -> Result<(), Rejected> {
     Blueprint::of(definition.clone()).map(drop).map_err(|flaws| Rejected::Unsound { flaws })
 }
 
-/// Checks what a store takes for granted in a call that was received: that payloads and results are within their limits. Names, ids,
-/// lanes and definitions were checked while they were read; what else has limits is checked by stores.
+/// Checks what a store takes for granted in a call that was received: that payloads and results are within
+/// their limits. Names, ids, lanes and definitions were checked while they were read; what else has limits is
+/// checked by stores.
 pub(super) fn check_received(call: &Call) -> Result<(), Rejected> {
     match call {
         Call::Submit(Submit { tasks })

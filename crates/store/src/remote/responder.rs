@@ -29,7 +29,8 @@ pub trait Gatekeeper: Sync {
 }
 
 impl Responder {
-    /// For the store of a server. `server` is a number that no other server, and no other start of this one, has.
+    /// For the store of a server. `server` is a number that no other server, and no other start of this one,
+    /// has.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, server: u64, version: impl Into<String>) -> Self {
         Self { rings: store.watch(), store, server, version: version.into() }
@@ -57,7 +58,8 @@ impl Responder {
         answer
     }
 
-    /// Has `gate` run a call, and gives the answer as it is sent. A [`ConnectionCall::Watch`] is answered at once: see [`Responder::wait`].
+    /// Has `gate` run a call, and gives the answer as it is sent. A [`ConnectionCall::Watch`] is answered at
+    /// once: see [`Responder::wait`].
     pub async fn answer_through<G: Gatekeeper>(&self, gate: &G, call: Call) -> Result<Vec<u8>, G::Refusal> {
         call.run_by(&Encoder { responder: self, gate }).await
     }

@@ -1,4 +1,5 @@
-//! The store that programs open: the calls of [`RemoteCalls`], with the four verbs that are done differently here.
+//! The store that programs open: the calls of [`RemoteCalls`], with the four verbs that are done differently
+//! here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,7 +43,8 @@ impl Wrapped<RemoteOverrides> {
         Ok(Self::new(calls, overrides))
     }
 
-    /// A store whose server is `store` in this very process, for tests. Its user may lead: there is no server that does.
+    /// A store whose server is `store` in this very process, for tests. Its user may lead: there is no server
+    /// that does.
     #[cfg(feature = "conformance")]
     pub async fn in_process(store: Arc<dyn Store>) -> Result<Self> {
         let transport = Arc::new(super::loopback::Loopback::new(store));

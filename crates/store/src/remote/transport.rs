@@ -16,7 +16,8 @@ pub(super) struct Parcel {
     pub(super) body: Bytes,
     /// The secret of the worker that it names.
     pub(super) secret: Option<WorkerSecret>,
-    /// Whether it may change something. One that does goes on when nobody waits for the answer any more; the others end then.
+    /// Whether it may change something. One that does goes on when nobody waits for the answer any more; the
+    /// others end then.
     pub(super) writes: bool,
     /// Whether the server answers only when there is something to tell.
     pub(super) waits: bool,

@@ -1,7 +1,7 @@
 //! Copies of a database that is in use, and proof that a copy is whole.
 //!
-//! SQLite's online backup reads one snapshot: writers go on, and the copy is the store as it was when copying began. What
-//! was acknowledged before that is in it.
+//! SQLite's online backup reads one snapshot: writers go on, and the copy is the store as it was when copying
+//! began. What was acknowledged before that is in it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -39,8 +39,9 @@ pub struct Contents {
     pub schema: i64,
 }
 
-/// Copies the database `from`, which may be in use, to `to`, which must be missing or empty. Blocks; `progress` hears how far
-/// it is and may stop it. The copy is neither verified nor flushed to the disk: see [`verify`].
+/// Copies the database `from`, which may be in use, to `to`, which must be missing or empty. Blocks;
+/// `progress` hears how far it is and may stop it. The copy is neither verified nor flushed to the disk: see
+/// [`verify`].
 pub fn copy(from: &Path, to: &Path, progress: &mut dyn FnMut(Copied) -> ControlFlow<()>) -> Result<()> {
     let existing = OpenFlags::default() - OpenFlags::SQLITE_OPEN_CREATE;
     let source = migrate::connect(from, existing)?;
@@ -71,8 +72,8 @@ pub fn copy(from: &Path, to: &Path, progress: &mut dyn FnMut(Copied) -> ControlF
     }
 }
 
-/// Whether the file at `path` is a whole database of Windlass: its structure, its foreign keys, its schema. Says what is in it.
-/// Nobody else may use the file meanwhile.
+/// Whether the file at `path` is a whole database of Windlass: its structure, its foreign keys, its schema.
+/// Says what is in it. Nobody else may use the file meanwhile.
 pub fn verify(path: &Path) -> Result<Contents> {
     check(path).map_err(|error| of_file(path, error))
 }
@@ -95,7 +96,8 @@ fn check(path: &Path) -> Result<Contents> {
     Ok(Contents { bytes, tasks: u64::try_from(tasks).unwrap_or(0), schema })
 }
 
-/// What SQLite finds wrong with the structure of a database, its indexes and its foreign keys; not all of it if there is much.
+/// What SQLite finds wrong with the structure of a database, its indexes and its foreign keys; not all of it
+/// if there is much.
 pub(super) fn integrity(connection: &Connection) -> Result<Vec<String>> {
     let texts = |sql: &str| -> rusqlite::Result<Vec<String>> {
         connection.prepare(sql)?.query_map([], |row| row.get(0))?.take(NAMED + 1).collect()

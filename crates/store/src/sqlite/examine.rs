@@ -51,7 +51,8 @@ impl Examination {
     }
 }
 
-/// Looks at everything in the file at `path`, which may be in use. Blocks, and takes as long as reading all of it takes.
+/// Looks at everything in the file at `path`, which may be in use. Blocks, and takes as long as reading all
+/// of it takes.
 pub fn examine(path: &Path) -> Result<Examination> {
     let named = |error| of_file(path, error);
     let connection = migrate::connect(path, OpenFlags::default() - OpenFlags::SQLITE_OPEN_CREATE)?;
@@ -152,7 +153,8 @@ fn counts(connection: &Connection, found: &mut Examination) {
     }
 }
 
-/// The slots of lanes: none beyond the limit, none with a task that is not in progress, and nobody waiting beside a free one.
+/// The slots of lanes: none beyond the limit, none with a task that is not in progress, and nobody waiting
+/// beside a free one.
 fn lanes(connection: &Connection, found: &mut Examination) {
     let snapshot = Snapshot::of(connection);
     let named = |row: &rusqlite::Row<'_>| {

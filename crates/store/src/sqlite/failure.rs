@@ -39,7 +39,8 @@ pub(super) fn of_file(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Whether the device itself failed. What reached it is then uncertain, so nothing more is written through this handle.
+/// Whether the device itself failed. What reached it is then uncertain, so nothing more is written through
+/// this handle.
 pub(super) fn is_device_failure(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt))
 }

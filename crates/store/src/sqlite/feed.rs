@@ -1,5 +1,5 @@
-//! The feed of changes. What is told is written where rows are, by the one who writes them, and only while somebody listens: whether that is so
-//! is remembered, so that it costs nothing to know.
+//! The feed of changes. What is told is written where rows are, by the one who writes them, and only while
+//! somebody listens: whether that is so is remembered, so that it costs nothing to know.
 
 use rusqlite::{Row, params};
 use windlass_core::{Change, Event, EventId, Events, Status, Task, Timestamp, Workflow, WorkflowId, limits};

@@ -53,7 +53,8 @@ impl Tx<'_, '_> {
         Ok(won)
     }
 
-    /// If the clock was set back, what was counted from the present is counted anew; so is the leader's lease.
+    /// If the clock was set back, what was counted from the present is counted anew; so is the leader's
+    /// lease.
     fn follow_clock(&mut self, leader: Option<Leadership>) -> Result<Option<Leadership>> {
         let moment = |row: &rusqlite::Row<'_>| row::optional_time(row, 0);
         let last = self.read(|sql| &mut sql.last_heartbeat, [], moment)?.flatten();

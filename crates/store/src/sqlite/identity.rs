@@ -1,7 +1,8 @@
 //! Whether the files at the store's path are still those that were opened.
 //!
-//! SQLite keeps writing to a file that was removed or renamed: commits succeed and are gone, or are where nobody looks for
-//! them. So the writer compares device and inode of the database, its log and its index around every commit.
+//! SQLite keeps writing to a file that was removed or renamed: commits succeed and are gone, or are where
+//! nobody looks for them. So the writer compares device and inode of the database, its log and its index
+//! around every commit.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

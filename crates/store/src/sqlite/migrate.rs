@@ -14,8 +14,8 @@ use crate::migration::{self, Known, Migration, checksum};
 /// `WIND`: tells a Windlass database from any other SQLite file.
 const APPLICATION_ID: i32 = 0x5749_4e44;
 
-/// Twice SQLite's default: a level less in every tree of a million tasks, which matters more than the larger log of a small
-/// commit.
+/// Twice SQLite's default: a level less in every tree of a million tasks, which matters more than the larger
+/// log of a small commit.
 const PAGE_SIZE: u32 = 8192;
 
 /// How long one statement waits for another process.
@@ -43,7 +43,8 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> 
     create_private(path);
     let connection = connect(path, OpenFlags::default())?;
     connection.busy_timeout(OPEN_PATIENCE).map_err(failure)?;
-    // In one snapshot, because another process may be making the file just now; and before anything is changed.
+    // In one snapshot, because another process may be making the file just now; and before anything is
+    // changed.
     if is_fresh(&*connection.unchecked_transaction().map_err(failure)?)? {
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(failure)?;
     }
@@ -58,8 +59,8 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection> 
     Ok(connection)
 }
 
-/// Creates the file for its owner alone: payloads and results may be secret. SQLite gives the files beside it the same mode. A file that
-/// is there keeps its mode. If it cannot be created, SQLite says why.
+/// Creates the file for its owner alone: payloads and results may be secret. SQLite gives the files beside it
+/// the same mode. A file that is there keeps its mode. If it cannot be created, SQLite says why.
 fn create_private(path: &Path) {
     // SQLite reads such a path as an address.
     if path.to_str().is_none_or(|path| path.is_empty() || path.starts_with(':') || path.starts_with("file:"))
@@ -73,8 +74,9 @@ fn create_private(path: &Path) {
     drop(options.open(path));
 }
 
-/// WAL lets readers go on while the writer writes. It is a property of the file; setting it again costs nothing. The first time it
-/// turns a read lock into a write lock, for which SQLite never waits: so wait by taking the write lock, and try again.
+/// WAL lets readers go on while the writer writes. It is a property of the file; setting it again costs
+/// nothing. The first time it turns a read lock into a write lock, for which SQLite never waits: so wait by
+/// taking the write lock, and try again.
 fn switch_to_wal(connection: &Connection) -> Result<()> {
     let since = Instant::now();
     loop {
@@ -108,8 +110,8 @@ pub(super) fn limit(connection: &Connection, bytes: u64) -> Result<()> {
     connection.pragma_update(None, "max_page_count", pages).map_err(failure)
 }
 
-/// The migrations that the file at `path` has had and those it has yet to get, in order. Only looks: nothing is applied, and a
-/// file that is not there is not made.
+/// The migrations that the file at `path` has had and those it has yet to get, in order. Only looks: nothing
+/// is applied, and a file that is not there is not made.
 pub fn migrations(path: impl AsRef<Path>) -> Result<Vec<Migration>> {
     let path = std::path::absolute(path.as_ref())
         .map_err(|error| Error::Unusable(format!("{:?} is not a path: {error}", path.as_ref())))?;

@@ -1,8 +1,8 @@
 //! The embedded store: one SQLite file, no set-up.
 //!
-//! One thread writes ([`writer`]), many read. Several processes may use one file: SQLite's own lock makes their writers
-//! take turns, and an idle one notices what another has committed. Every statement is a file in `sql/`, prepared
-//! once.
+//! One thread writes ([`writer`]), many read. Several processes may use one file: SQLite's own lock makes
+//! their writers take turns, and an idle one notices what another has committed. Every statement is a file in
+//! `sql/`, prepared once.
 
 mod access;
 pub mod backup;
@@ -59,8 +59,8 @@ pub enum Durability {
     /// When it is on the disk (`synchronous = FULL`): an acknowledged write survives a power cut.
     #[default]
     Full,
-    /// When the operating system has it (`synchronous = NORMAL`): an acknowledged write survives the process, but
-    /// the last ones before a power cut may be lost. The file stays whole.
+    /// When the operating system has it (`synchronous = NORMAL`): an acknowledged write survives the process,
+    /// but the last ones before a power cut may be lost. The file stays whole.
     Normal,
 }
 
@@ -133,16 +133,16 @@ impl Options {
         self
     }
 
-    /// How large the file may grow (the log beside it not counted). What does not fit is refused as on a full disk, until tasks
-    /// are deleted or pruned.
+    /// How large the file may grow (the log beside it not counted). What does not fit is refused as on a full
+    /// disk, until tasks are deleted or pruned.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Called on the writer's thread before (`true`) and after every statement that writes, with its name. A test may
-    /// look at the file there, or panic.
+    /// Called on the writer's thread before (`true`) and after every statement that writes, with its name. A
+    /// test may look at the file there, or panic.
     #[doc(hidden)]
     #[must_use]
     pub fn probe(mut self, probe: impl Fn(&'static str, bool) + Send + Sync + 'static) -> Self {
@@ -152,7 +152,8 @@ impl Options {
 
     /// Opens the file and brings its schema up to date. Blocks while that takes.
     pub fn open(self) -> Result<SqliteStore> {
-        // Readers open it later, when the working directory may be another. And an absolute path is never taken for a URI.
+        // Readers open it later, when the working directory may be another. And an absolute path is never
+        // taken for a URI.
         let path = std::path::absolute(&self.path)
             .map_err(|error| Error::Unusable(format!("{:?} is not a path: {error}", self.path)))?;
         let named = |error| failure::of_file(&path, error);

@@ -173,8 +173,8 @@ impl Snapshot<'_> {
         Ok(Listing { tasks: found.into_iter().map(|(_, task)| task).collect(), next })
     }
 
-    /// Where tasks of the wanted states are found. Completed ones are in no index of their own, and many pending ones
-    /// are found soonest among all.
+    /// Where tasks of the wanted states are found. Completed ones are in no index of their own, and many
+    /// pending ones are found soonest among all.
     fn sources(&self, filter: &Filter) -> rusqlite::Result<BTreeSet<Source>> {
         let most = i64::try_from(limits::PAGE_SCAN).unwrap_or(i64::MAX);
         let pending = self.one(include_str!("sql/pending.sql"), [], |row| row.get::<_, i64>(0))?.unwrap_or(0);
@@ -190,8 +190,8 @@ impl Snapshot<'_> {
         Ok(if all { BTreeSet::from([Source::All]) } else { sources })
     }
 
-    /// Adds what the filter wants to `found`, until that is more than a page. Looks at [`limits::PAGE_SCAN`] rows at
-    /// most and says where it stopped if there may be more behind them.
+    /// Adds what the filter wants to `found`, until that is more than a page. Looks at [`limits::PAGE_SCAN`]
+    /// rows at most and says where it stopped if there may be more behind them.
     fn scan(
         &self,
         source: Source,
@@ -285,7 +285,8 @@ impl Snapshot<'_> {
         Ok(found.flatten().map(Timestamp::from_micros))
     }
 
-    /// Schedules whose slot has come. One that cannot be read is passed over, so that it holds up only itself.
+    /// Schedules whose slot has come. One that cannot be read is passed over, so that it holds up only
+    /// itself.
     fn due_schedules(&self, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<Schedule>> {
         let mut statement = self.statement(include_str!("sql/due_schedules.sql"))?;
         let rows = statement.query_map([now.as_micros()], row::schedule)?;

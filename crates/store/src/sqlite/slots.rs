@@ -17,8 +17,8 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Gives free slots of a lane to parked tasks, in submit order. The head of the line decides: if it cannot start, nobody
-    /// overtakes it. Says how many it gave.
+    /// Gives free slots of a lane to parked tasks, in submit order. The head of the line decides: if it
+    /// cannot start, nobody overtakes it. Says how many it gave.
     fn fill_lane(&mut self, namespace: &str, lane: &str) -> Result<u64> {
         let key = [namespace, lane];
         let taken = self.read(|sql| &mut sql.lane_taken, key, |row| row.get::<_, i64>(0))?.unwrap_or(0);
@@ -38,8 +38,8 @@ impl Tx<'_, '_> {
         }
     }
 
-    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are free. A lane is written
-    /// `namespace key`: a namespace has no space.
+    /// Looks at lanes in which tasks wait, in the order of namespace and key, and gives the slots that are
+    /// free. A lane is written `namespace key`: a namespace has no space.
     pub(super) fn reconcile_lanes(&mut self, after: Option<&str>, limit: usize) -> Result<Reconciled> {
         let after = after.unwrap_or_default();
         let (namespace, lane) = after.split_once(' ').unwrap_or((after, ""));

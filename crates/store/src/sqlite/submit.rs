@@ -27,7 +27,8 @@ impl Tx<'_, '_> {
                 });
             }
         }
-        // The id is looked up only when there is something else to refuse: the unique index finds it at the insert.
+        // The id is looked up only when there is something else to refuse: the unique index finds it at the
+        // insert.
         if let Some(entity) = new.required_entity() {
             let values = [&*new.namespace, entity.as_str()];
             if self.read(|sql| &mut sql.has_entity, values, |_| Ok(()))?.is_none() {

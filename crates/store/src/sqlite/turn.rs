@@ -155,7 +155,8 @@ impl Tx<'_, '_> {
         Ok(claimed)
     }
 
-    /// Promotes what the worker could claim if somebody had promoted it, earliest first. Says whether there was anything.
+    /// Promotes what the worker could claim if somebody had promoted it, earliest first. Says whether there
+    /// was anything.
     fn promote_due(&mut self, claim: &Claim) -> Result<bool> {
         let now = self.now.as_micros();
         if claim.limit == 0 || !self.sql.due.exists(params![now, 1]).map_err(failure)? {
@@ -186,7 +187,8 @@ impl Tx<'_, '_> {
     }
 
     /// Claims the best of what can be claimed. Each queue and kind is its own range of the index, so nothing
-    /// that the worker cannot run is ever read. A row that cannot be read is passed over, so that it holds up only itself.
+    /// that the worker cannot run is ever read. A row that cannot be read is passed over, so that it holds up
+    /// only itself.
     fn claim_pending(&mut self, claim: &Claim) -> Result<Vec<Claimed>> {
         let mut offered: Vec<(i64, Task)> = Vec::new();
         for queue in claim.queues.iter().collect::<BTreeSet<_>>() {

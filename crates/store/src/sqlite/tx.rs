@@ -61,8 +61,8 @@ statements! {
 /// What a transaction keeps in memory until its end: one write per row that everyone in it touches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
-    /// By how much the number of tasks of a sort has changed. A list, because a transaction sees few sorts and looks them
-    /// up for every task.
+    /// By how much the number of tasks of a sort has changed. A list, because a transaction sees few sorts
+    /// and looks them up for every task.
     counts: Vec<(Sort, i64)>,
     /// The last number given to a task, once it was read.
     sequence: Option<i64>,
@@ -93,9 +93,9 @@ impl Ledger {
     }
 }
 
-/// Tasks that workers of this process hold, so that a finish need not read what its claim has just written. The writer is
-/// the only one in its process and forgets everything when another process commits or work is undone, so what is here
-/// is what is in the table.
+/// Tasks that workers of this process hold, so that a finish need not read what its claim has just written.
+/// The writer is the only one in its process and forgets everything when another process commits or work is
+/// undone, so what is here is what is in the table.
 #[derive(Debug, Default)]
 pub(super) struct Held(HashMap<TaskId, Rc<(i64, Task)>>);
 
@@ -251,8 +251,8 @@ impl<'c> Tx<'_, 'c> {
         Ok(true)
     }
 
-    /// Writes what the core decided about one task, which was loaded as `before`, because its holder said so or somebody else, and gives
-    /// the slots that are then free.
+    /// Writes what the core decided about one task, which was loaded as `before`, because its holder said so
+    /// or somebody else, and gives the slots that are then free.
     pub(super) fn change(
         &mut self,
         seq: i64,
@@ -267,7 +267,8 @@ impl<'c> Tx<'_, 'c> {
         Ok(())
     }
 
-    /// The same, without giving slots: what was loaded together stays as it was loaded until all of it is written.
+    /// The same, without giving slots: what was loaded together stays as it was loaded until all of it is
+    /// written.
     pub(super) fn write_change(
         &mut self,
         seq: i64,

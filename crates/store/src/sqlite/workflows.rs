@@ -201,7 +201,8 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Lets a step wait for the workflow that it is, and says where that is; or what the step has started already.
+    /// Lets a step wait for the workflow that it is, and says where that is; or what the step has started
+    /// already.
     fn nest(&mut self, token: &Token, id: WorkflowId) -> Result<Result<Within, Started>> {
         let Some(found) = self.task(token.task)? else {
             return Err(Rejected::NotFound { task: token.task }.into());
@@ -359,7 +360,8 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// The tasks of a workflow, or of a part of it; only those that are not final, if that is all that is wanted.
+    /// The tasks of a workflow, or of a part of it; only those that are not final, if that is all that is
+    /// wanted.
     pub(super) fn steps(
         &mut self,
         range: RangeInclusive<TaskId>,

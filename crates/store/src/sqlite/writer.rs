@@ -1,9 +1,9 @@
 //! The one thread that writes, and its natural group commit.
 //!
-//! Callers hand in work and wait. The thread begins a transaction with the first piece, takes in whatever has arrived
-//! meanwhile, and commits once for all of them; while that commit is on its way to the disk the next group gathers. An
-//! idle store adds no delay and a busy one pays one fsync for many callers. Each caller's work is a savepoint of its
-//! own: what is refused or fails is undone alone.
+//! Callers hand in work and wait. The thread begins a transaction with the first piece, takes in whatever has
+//! arrived meanwhile, and commits once for all of them; while that commit is on its way to the disk the next
+//! group gathers. An idle store adds no delay and a busy one pays one fsync for many callers. Each caller's
+//! work is a savepoint of its own: what is refused or fails is undone alone.
 //!
 //! A caller that goes away has no effect: its work is in the thread's hands.
 
@@ -26,14 +26,15 @@ use crate::error::{Error, Result};
 use crate::request::Rings;
 use crate::workflow::{Blueprints, Touched};
 
-/// Tasks that one transaction may touch before it takes in no more work: bounds how long the first of it waits for its answer.
+/// Tasks that one transaction may touch before it takes in no more work: bounds how long the first of it
+/// waits for its answer.
 const GROUP: usize = 2_000;
 
 /// Pieces of work that may wait. More callers than this wait outside, holding nothing.
 const WAITING: usize = 1024;
 
-/// How long the thread stays awake for the next caller: a caller that does one thing after another is back within this time, and
-/// finds it awake. Meanwhile it yields to whoever wants the core.
+/// How long the thread stays awake for the next caller: a caller that does one thing after another is back
+/// within this time, and finds it awake. Meanwhile it yields to whoever wants the core.
 const LINGER: Duration = Duration::from_micros(250);
 
 /// How often an idle writer looks for commits of other processes, while somebody watches.
@@ -118,7 +119,8 @@ impl Writer {
         })
     }
 
-    /// Has `work`, which may touch so many tasks, done in the next transaction, and waits until that is durable.
+    /// Has `work`, which may touch so many tasks, done in the next transaction, and waits until that is
+    /// durable.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         tasks: usize,
@@ -204,7 +206,8 @@ struct Keeper<'c> {
     blueprints: Arc<Blueprints>,
     /// Changes with every commit of another connection, and all writing of this process is done here.
     data_version: Option<i64>,
-    /// Until when changes are told to those who listen; unknown at first, and whenever another process may have changed it.
+    /// Until when changes are told to those who listen; unknown at first, and whenever another process may
+    /// have changed it.
     listened_until: Option<Timestamp>,
     /// Why nothing is written any more, once the device has failed or the file is another.
     broken: Option<Error>,
@@ -273,7 +276,8 @@ impl<'c> Keeper<'c> {
         }
     }
 
-    /// Whether another process has committed since this was last asked. What is remembered of rows is then void.
+    /// Whether another process has committed since this was last asked. What is remembered of rows is then
+    /// void.
     fn foreign_commits(&mut self) -> bool {
         let version = self.connection.prepare_cached("PRAGMA data_version");
         let version = version.and_then(|mut pragma| pragma.query_row([], |row| row.get(0))).ok();
@@ -406,14 +410,16 @@ impl<'c> Keeper<'c> {
         self.moved().map_or(Ok(()), |error| Err(Error::Unknown(error.to_string())))
     }
 
-    /// The store's file is not at its path any more. What is written then would be lost, so no more is accepted.
+    /// The store's file is not at its path any more. What is written then would be lost, so no more is
+    /// accepted.
     fn moved(&mut self) -> Option<Error> {
         let error = Error::Moved(self.identity.change()?);
         self.broken = Some(error.clone());
         Some(error)
     }
 
-    /// Remembers a failure of the device: what it holds is uncertain, so no more is accepted until it is opened anew.
+    /// Remembers a failure of the device: what it holds is uncertain, so no more is accepted until it is
+    /// opened anew.
     fn note(&mut self, error: rusqlite::Error) -> Error {
         if is_device_failure(&error) {
             let why = format!("the storage device failed ({error}); check it, then open the store again");
@@ -436,7 +442,8 @@ fn run(connection: &Connection, statements: &[&str]) -> rusqlite::Result<()> {
     statements.iter().try_for_each(|sql| connection.prepare_cached(sql)?.execute([]).map(drop))
 }
 
-/// What arrives within a moment. A caller that goes on at once then finds the thread awake; others may have the core meanwhile.
+/// What arrives within a moment. A caller that goes on at once then finds the thread awake; others may have
+/// the core meanwhile.
 fn linger(inbox: &Receiver<Message>) -> Option<Message> {
     let since = Instant::now();
     loop {

@@ -1,4 +1,5 @@
-//! What a verb needs of its caller, what it concerns, and what the audit log says: the words that the policy is written in.
+//! What a verb needs of its caller, what it concerns, and what the audit log says: the words that the policy
+//! is written in.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,8 @@ use crate::error::Result;
 pub struct Access<'a> {
     /// What the caller's token must be for.
     pub scopes: Scopes,
-    /// What must be open to the caller, if its token is limited. Nothing, if everybody may see it or the answer is filtered.
+    /// What must be open to the caller, if its token is limited. Nothing, if everybody may see it or the
+    /// answer is filtered.
     pub subjects: Vec<Subject<'a>>,
     /// The workers that the caller must prove to be, whatever its token.
     pub proofs: Vec<WorkerProof<'a>>,
@@ -41,11 +43,13 @@ pub enum Subject<'a> {
     Everything,
     /// Something of a namespace, and of no queue or of all.
     Namespace(&'a Name),
-    /// Something of every namespace, and of no queue or of all: what is of other namespaces is left out of the answer.
+    /// Something of every namespace, and of no queue or of all: what is of other namespaces is left out of
+    /// the answer.
     EachNamespace,
     /// Something of these queues; all of them must be open.
     Queues(&'a Name, &'a [Name]),
-    /// Something of a queue of this name, in every namespace: what is of other namespaces is left out of the answer.
+    /// Something of a queue of this name, in every namespace: what is of other namespaces is left out of the
+    /// answer.
     QueueEverywhere(&'a Name),
     /// Something of a namespace and a queue, at this place of a batch.
     InBatch(usize, &'a Name, &'a Name),
@@ -76,7 +80,8 @@ pub enum Subject<'a> {
 /// A worker that a verb names, and what proves that the caller may act for it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum WorkerProof<'a> {
-    /// It registers. The caller brings a secret, and the store compares it with that of a worker of the same id.
+    /// It registers. The caller brings a secret, and the store compares it with that of a worker of the same
+    /// id.
     Registers(&'a WorkerId),
     /// It acts: its secret.
     Acts(&'a WorkerId),

@@ -1,7 +1,8 @@
 //! Turns the table of verbs into code. Read `mod.rs` first; this file has no verb in it.
 //!
-//! For each line of the table it makes a trait method, a struct that holds the arguments, its [`Verb`](super::Verb), a variant of
-//! [`Call`](super::Call), and the forwarding in [`Wrapped`](crate::Wrapped), [`Wrap`](super::Wrap) and the remote store.
+//! For each line of the table it makes a trait method, a struct that holds the arguments, its
+//! [`Verb`](super::Verb), a variant of [`Call`](super::Call), and the forwarding in
+//! [`Wrapped`](crate::Wrapped), [`Wrap`](super::Wrap) and the remote store.
 
 macro_rules! verbs {
     ($(
@@ -60,10 +61,12 @@ macro_rules! verbs {
             }
         )*
 
-        /// Code that runs around the verbs of a store: metrics, planned failures, a cache. Override what you need.
+        /// Code that runs around the verbs of a store: metrics, planned failures, a cache. Override what you
+        /// need.
         #[async_trait]
         pub trait Wrap: Debug + Send + Sync + 'static {
-            /// Runs around every verb. The call is made when its future is polled; a future that is not polled did nothing.
+            /// Runs around every verb. The call is made when its future is polled; a future that is not
+            /// polled did nothing.
             async fn call<T: Send>(
                 &self,
                 _verb: &'static str,

@@ -1,9 +1,11 @@
-//! Submits and starts of callers to whom not everything is open: an idempotency key may belong to something that they must not see.
+//! Submits and starts of callers to whom not everything is open: an idempotency key may belong to something
+//! that they must not see.
 //!
-//! What has a key is answered with what is there, so a plain submit would tell a caller about a task of others and leave it believing
-//! that its own was accepted. To look first is not enough: another may take the key meanwhile, and a batch is in the store as a whole
-//! when its answer comes. So keys are looked up, what is found open is answered from there, and the rest is submitted such that a key
-//! which exists by then is refused, with the whole batch; then everything is looked up again.
+//! What has a key is answered with what is there, so a plain submit would tell a caller about a task of
+//! others and leave it believing that its own was accepted. To look first is not enough: another may take the
+//! key meanwhile, and a batch is in the store as a whole when its answer comes. So keys are looked up, what
+//! is found open is answered from there, and the rest is submitted such that a key which exists by then is
+//! refused, with the whole batch; then everything is looked up again.
 
 use std::collections::HashMap;
 
@@ -29,7 +31,8 @@ fn busy() -> Error {
     Error::Unavailable("others submit with the same keys just now; nothing was changed, try again".into())
 }
 
-/// Submits `tasks`; a key of a task that is not open to the caller is [`Rejected::KeyTaken`], and nothing is submitted.
+/// Submits `tasks`; a key of a task that is not open to the caller is [`Rejected::KeyTaken`], and nothing is
+/// submitted.
 pub(super) async fn submit(
     tasks: Vec<NewTask>,
     store: &dyn Store,

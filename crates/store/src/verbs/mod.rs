@@ -1,7 +1,8 @@
 //! The table of verbs: everything a store can be asked to do, declared once.
 //!
-//! A line of the table says what a verb takes and answers, and whether it reads or writes. `expand.rs` makes the trait method, the
-//! value and the protocol from it; `policy.rs` says who may run it. A verb without an entry there does not compile.
+//! A line of the table says what a verb takes and answers, and whether it reads or writes. `expand.rs` makes
+//! the trait method, the value and the protocol from it; `policy.rs` says who may run it. A verb without an
+//! entry there does not compile.
 
 mod access;
 #[macro_use]
@@ -38,18 +39,20 @@ pub use access::{Access, ActorName, AuditNote, AuditSubject, Guarded, IsOpen, Sc
 
 /// Where tasks live. Every write is atomic and, once acknowledged, durable; every decision is the core's.
 ///
-/// The unit of atomicity is one task (and, with workflows, one workflow): each command of a turn is carried out or
-/// refused by itself, a submit as a whole. Dropping the future of a call does not undo a write in progress.
+/// The unit of atomicity is one task (and, with workflows, one workflow): each command of a turn is carried
+/// out or refused by itself, a submit as a whole. Dropping the future of a call does not undo a write in
+/// progress.
 ///
-/// Everything above speaks to `Arc<dyn Store>`, through which the methods of all three groups of verbs can be called.
+/// Everything above speaks to `Arc<dyn Store>`, through which the methods of all three groups of verbs can be
+/// called.
 #[async_trait]
 pub trait Store: Writes + Reads + Catalog {
-    /// Changes whenever there may be something new to claim, to wait for (a moment, or a worker that may fall silent), or to let
-    /// go. A missed wake-up costs time, never work.
+    /// Changes whenever there may be something new to claim, to wait for (a moment, or a worker that may fall
+    /// silent), or to let go. A missed wake-up costs time, never work.
     fn watch(&self) -> watch::Receiver<Rings>;
 
-    /// Ends what is in progress and closes. Every later call answers [`Error::Closed`](crate::Error::Closed); closing
-    /// again is fine.
+    /// Ends what is in progress and closes. Every later call answers [`Error::Closed`](crate::Error::Closed);
+    /// closing again is fine.
     async fn close(&self) -> Result<()>;
 
     /// How many turns of one worker may go on at once to good effect. Default: 1.
@@ -57,7 +60,8 @@ pub trait Store: Writes + Reads + Catalog {
         1
     }
 
-    /// Connections that are in use, and how many there may be. Default: none, for a store that has no connections.
+    /// Connections that are in use, and how many there may be. Default: none, for a store that has no
+    /// connections.
     fn connections(&self) -> Connections {
         Connections::default()
     }
@@ -114,15 +118,16 @@ pub trait Runner: Sync {
 pub enum ConnectionCall {
     /// What the server is.
     Hello {},
-    /// Waits for a wake-up of `server` that is not among `heard`. Another server answers at once: wake-ups are counted by each.
+    /// Waits for a wake-up of `server` that is not among `heard`. Another server answers at once: wake-ups
+    /// are counted by each.
     Watch {
         /// The server that counted.
         server: u64,
         /// The wake-ups that are known.
         heard: Rings,
     },
-    /// [`GetWorkflow`] without the definition if the caller has it. `known` is when the workflow was created whose definition the
-    /// caller has: that never changes, and may be large.
+    /// [`GetWorkflow`] without the definition if the caller has it. `known` is when the workflow was created
+    /// whose definition the caller has: that never changes, and may be large.
     GetWorkflow {
         /// The workflow.
         id: WorkflowId,
@@ -134,7 +139,8 @@ pub enum ConnectionCall {
 verbs! {
     /// What changes tasks, workflows and workers.
     trait Writes {
-        /// Accepts all of `tasks` or none, and answers in their order. A task whose key exists is answered with the existing one.
+        /// Accepts all of `tasks` or none, and answers in their order. A task whose key exists is answered
+        /// with the existing one.
         write Submit = submit(tasks: Vec<NewTask>) -> Vec<Submitted>;
 
         /// Carries out commands, then claims, in one transaction.
@@ -146,8 +152,8 @@ verbs! {
         /// Changes a workflow as a whole, and answers with it as it is then.
         write Steer = steer(workflow: WorkflowId, steering: Steering, by: By) -> Workflow;
 
-        /// Submits the tasks for slots of a schedule and moves it on, in one transaction. Does nothing if it has moved on already, or if
-        /// the leader's term is given and over.
+        /// Submits the tasks for slots of a schedule and moves it on, in one transaction. Does nothing if it
+        /// has moved on already, or if the leader's term is given and over.
         write FireSchedule = fire(firing: Firing, term: Option<Term>) -> Vec<Submitted>;
 
         /// Registers a worker. A second time, with the same id, replaces what is known about it.
@@ -165,32 +171,34 @@ verbs! {
         /// Gives the leader's lease up, if it is still this one.
         write Resign = resign(candidate: WorkerId, term: Term) -> ();
 
-        /// Checks part of what is kept beside the states of tasks (the holders of lanes' slots, what steps know of their parents, the
-        /// counts and states of workflows), and repairs what does not follow from them. Begins at `after`, the end of an earlier
-        /// call, and checks at most `limit` lanes, or one workflow.
+        /// Checks part of what is kept beside the states of tasks (the holders of lanes' slots, what steps
+        /// know of their parents, the counts and states of workflows), and repairs what does not follow from
+        /// them. Begins at `after`, the end of an earlier call, and checks at most `limit` lanes, or one
+        /// workflow.
         write Reconcile = reconcile(after: Option<String>, limit: usize) -> Reconciled;
 
-        /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and answers how many. The tasks of
-        /// a workflow go with it, and count as one. Forgets workers that died longer than
-        /// [`limits::DEAD_WORKERS`](windlass_core::limits::DEAD_WORKERS) ago, and deletes a bounded number of old events and
-        /// audit entries.
+        /// Deletes final tasks that are older than `retention` allows, oldest first, at most `limit`, and
+        /// answers how many. The tasks of a workflow go with it, and count as one. Forgets workers that died
+        /// longer than [`limits::DEAD_WORKERS`](windlass_core::limits::DEAD_WORKERS) ago, and deletes a
+        /// bounded number of old events and audit entries.
         write Prune = prune(retention: Retention, limit: usize) -> usize;
     }
 
     /// What only reads.
     trait Reads {
-        /// What timers ask for: at most `limit` commands, longest due first, then those for expired leases; and at most
-        /// `limit` schedules.
+        /// What timers ask for: at most `limit` commands, longest due first, then those for expired leases;
+        /// and at most `limit` schedules.
         read GetDue = due(limit: usize) -> Due;
 
-        /// At most `limit` (1 to 1,000) events after `after`, in order: one for each committed change of the state of a task or a
-        /// workflow, and for each new claim, none twice and none missing. States that one transaction passes through may be left out.
-        /// Deleting writes no event.
+        /// At most `limit` (1 to 1,000) events after `after`, in order: one for each committed change of the
+        /// state of a task or a workflow, and for each new claim, none twice and none missing. States that
+        /// one transaction passes through may be left out. Deleting writes no event.
         ///
-        /// Events are written from the first call on, until nobody has called for [`limits::LISTENED`](windlass_core::limits::LISTENED), and
-        /// kept for [`limits::EVENTS_KEPT`](windlass_core::limits::EVENTS_KEPT). [`Events::complete`] says whether some were missed.
-        /// Without `after` the answer has no events, but the position to go on from: every change that is committed later comes
-        /// after it.
+        /// Events are written from the first call on, until nobody has called for
+        /// [`limits::LISTENED`](windlass_core::limits::LISTENED), and kept for
+        /// [`limits::EVENTS_KEPT`](windlass_core::limits::EVENTS_KEPT). [`Events::complete`] says whether
+        /// some were missed. Without `after` the answer has no events, but the position to go on from: every
+        /// change that is committed later comes after it.
         read ReadEvents = events(after: Option<EventId>, limit: usize) -> Events;
 
         /// A task with payload, result and history.
@@ -202,7 +210,8 @@ verbs! {
         /// A page of tasks, in the order of submission.
         read ListTasks = tasks(filter: Filter, page: Page) -> Listing;
 
-        /// What tasks have returned, in the order of `tasks`; `None` for those that have returned nothing or do not exist.
+        /// What tasks have returned, in the order of `tasks`; `None` for those that have returned nothing or
+        /// do not exist.
         read GetResults = results(tasks: Vec<TaskId>) -> Vec<Option<Json>>;
 
         /// What is needed to explain a task.
@@ -223,12 +232,13 @@ verbs! {
         /// How many workflows there are of each namespace, name and state, in that order.
         read CountWorkflows = workflow_counts() -> Vec<WorkflowCount>;
 
-        /// The workflows in process that have steps which [nothing keeps from running](windlass_core::BlockingReason::of), highest
-        /// [rank](Workflow::rank) first, at most `limit`. Default: those of every namespace and every name.
+        /// The workflows in process that have steps which [nothing keeps from
+        /// running](windlass_core::BlockingReason::of), highest [rank](Workflow::rank) first, at most
+        /// `limit`. Default: those of every namespace and every name.
         read ListReadyWorkflows = ready_workflows(namespace: Option<Name>, name: Option<Name>, limit: usize) -> Vec<ReadyWorkflow>;
 
-        /// What happened to workflows since the beginning of the minute that `since` is in, and not longer ago than
-        /// [`limits::ACTIVITY`](windlass_core::limits::ACTIVITY).
+        /// What happened to workflows since the beginning of the minute that `since` is in, and not longer
+        /// ago than [`limits::ACTIVITY`](windlass_core::limits::ACTIVITY).
         read GetActivity = activity(since: Timestamp) -> Activity;
 
         /// The slowest of what ended since a moment.
@@ -258,7 +268,8 @@ verbs! {
         /// Whether an entity is registered.
         read HasEntity = has_entity(namespace: Name, entity: Entity) -> bool;
 
-        /// Registered entities of a namespace, by name, at most `limit` (1 to 1,000), from the first after `after`.
+        /// Registered entities of a namespace, by name, at most `limit` (1 to 1,000), from the first after
+        /// `after`.
         read ListEntities = entities(namespace: Name, after: Option<Entity>, limit: usize) -> Vec<Entity>;
 
         /// Creates a schedule, or changes the one of that name.
@@ -270,7 +281,8 @@ verbs! {
         /// All schedules, by namespace and name.
         read ListSchedules = schedules() -> Vec<Schedule>;
 
-        /// Stores a definition. The same content gives the same version; other content under a version that exists is refused.
+        /// Stores a definition. The same content gives the same version; other content under a version that
+        /// exists is refused.
         write Define = define(namespace: Name, #[serde(with = "windlass_core::wire::text")] definition: Definition) -> Defined;
 
         /// A definition. Default version: the newest of that name.
@@ -288,8 +300,9 @@ verbs! {
         /// Whether there is an access token, or ever was one.
         read HadAccessTokens = had_access_tokens() -> bool;
 
-        /// Replaces the secret of an access token, and answers whether there is one of that name. The secret before is accepted for
-        /// `keep` more; if that is zero, all former secrets end. The same secret again changes nothing.
+        /// Replaces the secret of an access token, and answers whether there is one of that name. The secret
+        /// before is accepted for `keep` more; if that is zero, all former secrets end. The same secret again
+        /// changes nothing.
         write RotateAccessToken = rotate_access_token(name: Name, secret: NewSecret, keep: Duration) -> bool;
 
         /// Records when access tokens were last used. Leaves out those that do not exist.

@@ -1,7 +1,8 @@
 //! Who may run each verb, on what, and what the audit log says about it: one `impl` per verb.
 //!
-//! This is the whole policy. A server asks it for every request, whichever route it came by; a verb without an entry does not
-//! compile. Who calls, and whether a task or a workflow is within the limits of its token, is for the server to find out.
+//! This is the whole policy. A server asks it for every request, whichever route it came by; a verb without
+//! an entry does not compile. Who calls, and whether a task or a workflow is within the limits of its token,
+//! is for the server to find out.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;

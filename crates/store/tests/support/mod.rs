@@ -1,4 +1,5 @@
-//! What the tests of the SQLite store share: small tasks, raw rows, child processes, and a gate before a commit.
+//! What the tests of the SQLite store share: small tasks, raw rows, child processes, and a gate before a
+//! commit.
 #![allow(dead_code)] // each test program uses a part of it
 
 use std::collections::BTreeMap;

@@ -49,7 +49,8 @@ impl Op {
         Self::Turn(Turn { claim: Some(claim_of(worker, limit)), ..Turn::default() })
     }
 
-    /// Makes the request. A refusal of a command counts as a failure, so that no operation of a test is idle by mistake.
+    /// Makes the request. A refusal of a command counts as a failure, so that no operation of a test is idle
+    /// by mistake.
     pub(crate) async fn run(self, store: &dyn Store) -> Result<(), Error> {
         let name = Name::default();
         match self {
@@ -259,7 +260,8 @@ impl World {
         }
     }
 
-    /// Opens what was left behind: exactly `found`, all invariants, and the request can be repeated if it was not carried out.
+    /// Opens what was left behind: exactly `found`, all invariants, and the request can be repeated if it was
+    /// not carried out.
     pub(crate) async fn autopsy(
         &mut self,
         what: &str,

@@ -85,7 +85,8 @@ fn expected_readiness(record: &WorkflowRecord, tasks: &[Record], now: Timestamp)
 
 async fn readiness(world: &mut World, record: &WorkflowRecord, tasks: &[Record]) {
     let id = record.workflow.id;
-    // A wait of no time is over, all others are long: it does not matter that the two look at different moments.
+    // A wait of no time is over, all others are long: it does not matter that the two look at different
+    // moments.
     let now = world.store.now().await.unwrap();
     let expected = expected_readiness(record, tasks, now);
     let rows = world.rows(&format!("SELECT * FROM get_step_readiness_status('{id}')")).await;
@@ -135,7 +136,8 @@ async fn reasons(world: &World, row: &Readiness, task: &Record, paused: bool) {
     let call = format!(
         "evaluate_step_state_readiness('{state}', {processed}, {is_in_process}, {dependencies_satisfied}, {retry_eligible}, true, {next})"
     );
-    // The formula knows neither lanes nor operators who pause, and a step that could begin may do so although a parent was opened again.
+    // The formula knows neither lanes nor operators who pause, and a step that could begin may do so although
+    // a parent was opened again.
     let only_here = task.task.is_parked() || paused || status.waits == Waits::Resume;
     let evaluated = match only_here {
         true => world.value(&call).await.as_bool().unwrap() && *ready_for_execution,
@@ -571,7 +573,8 @@ impl Executed {
     }
 }
 
-/// 2.18, C40: aggregated, and of each by itself; since a moment, of one definition, of at least so many. Every filter with every function.
+/// 2.18, C40: aggregated, and of each by itself; since a moment, of one definition, of at least so many.
+/// Every filter with every function.
 pub(crate) async fn slowest(world: &World, since: Option<Timestamp>) {
     let all = all(world).await;
     let from = since.map_or(i64::MIN, Timestamp::as_micros);

@@ -1,4 +1,5 @@
-//! A store of its own with a few workers, in which chance does whatever can be done to workflows, and a connection past it.
+//! A store of its own with a few workers, in which chance does whatever can be done to workflows, and a
+//! connection past it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,7 @@
-//! graphile_worker, the rewrite of graphile-worker in Rust, with the settings that were fastest: measures what
-//! `measure.mjs` measures of the queues for node, in the same way, and prints the same line. It deletes a task when it
-//! is completed. A handler's end is told to the database later, for many tasks in one statement.
+//! graphile_worker, the rewrite of graphile-worker in Rust, with the settings that were fastest: measures
+//! what `measure.mjs` measures of the queues for node, in the same way, and prints the same line. It deletes
+//! a task when it is completed. A handler's end is told to the database later, for many tasks in one
+//! statement.
 
 use std::env;
 use std::error::Error;

@@ -1,9 +1,10 @@
 //! Expressions: CEL, compiled once, evaluated over JSON. Nothing else here knows the library that does it.
 //!
-//! The library has no meter, so one is built into every expression when it is compiled: whatever is read, copied or looped over passes
-//! through a function that counts it, and a hostile expression ends with an error when [`stage::FUEL`] is used up. That needs no
-//! thread and no clock, so the same expression over the same data always ends the same way. What could exhaust the stack is bounded
-//! in the text, before the parser, which recurses, sees it.
+//! The library has no meter, so one is built into every expression when it is compiled: whatever is read,
+//! copied or looped over passes through a function that counts it, and a hostile expression ends with an
+//! error when [`stage::FUEL`] is used up. That needs no thread and no clock, so the same expression over the
+//! same data always ends the same way. What could exhaust the stack is bounded in the text, before the
+//! parser, which recurses, sees it.
 
 mod rewrite;
 mod stage;
@@ -166,7 +167,8 @@ fn check_text(source: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// How deep the parser has to go between two brackets: each operator, and each member of a chain such as `a.b[c]`, is within the next.
+/// How deep the parser has to go between two brackets: each operator, and each member of a chain such as
+/// `a.b[c]`, is within the next.
 #[derive(Clone, Copy, Default)]
 struct Level {
     operators: usize,

@@ -1,4 +1,5 @@
-//! What is done to an expression before it can be evaluated: what it refers to is found, and the meter is put in.
+//! What is done to an expression before it can be evaluated: what it refers to is found, and the meter is put
+//! in.
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 use cel::common::types::CelInt;
@@ -37,7 +38,8 @@ const FUNCTIONS: [&str; 24] = [
     "uint",
 ];
 
-/// Walks through an expression once: finds what it refers to, and puts the meter in. Recursion is bounded by the check of the text.
+/// Walks through an expression once: finds what it refers to, and puts the meter in. Recursion is bounded by
+/// the check of the text.
 pub(super) struct Rewrite<'a> {
     source: &'a str,
     references: References,
@@ -61,7 +63,8 @@ impl<'a> Rewrite<'a> {
         matches!(&expr.expr, Expr::Ident(name) if name.trim_start_matches('.') == "steps" && !self.bound.contains(name))
     }
 
-    /// Walks and puts the meter around. Literals cost what the text costs, and accumulators are the loop's own.
+    /// Walks and puts the meter around. Literals cost what the text costs, and accumulators are the loop's
+    /// own.
     fn metered(&mut self, expr: &mut IdedExpr, meter: &str) -> Result<(), Refused> {
         self.walk(expr)?;
         let is_free = match &expr.expr {

@@ -19,14 +19,16 @@ use windlass_core::limits;
 use super::super::problem::quote;
 use super::{ENV, Expression};
 
-/// Units of work of one evaluation. One is a value, or 16 bytes of text, that is looked at; a copy costs [`COPY`] of them. It is about
-/// a second without optimisation, a fifth of that with, and 100 MB at the very most.
+/// Units of work of one evaluation. One is a value, or 16 bytes of text, that is read; a copy costs
+/// [`COPY`] of them. It is about a second without optimisation, a fifth of that with, and 100 MB at the very
+/// most.
 pub(super) const FUEL: usize = 4_000_000;
 
 /// What it costs to copy rather than to look.
 const COPY: usize = 4;
 
-/// Units of all evaluations of one step: a condition, a list, and the input of each item. Ten of the largest expressions, or 160 MB of items.
+/// Units of all evaluations of one step: a condition, a list, and the input of each item. Ten of the largest
+/// expressions, or 160 MB of items.
 pub(in crate::flow) const STEP_FUEL: usize = 10 * FUEL;
 
 /// What it costs to compile a pattern that was not seen before in this evaluation, and each of its states.
@@ -39,7 +41,8 @@ const PATTERN_REFUSED: usize = PATTERN_BYTES / 4;
 /// Bytes of a compiled pattern, and of what is remembered while it is looked for.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// How often that memory may overflow. A pattern that needs more would have to be followed state by state, which can take a minute.
+/// How often that memory may overflow. A pattern that needs more would have to be followed state by state,
+/// which can take a minute.
 const PATTERN_OVERFLOWS: usize = 4;
 
 /// Compiled patterns that are kept from one evaluation to the next.
@@ -86,13 +89,14 @@ impl Pattern {
         self.dfa.get_nfa().states().len()
     }
 
-    /// Whether a text has a match. A byte that leads from a known state to a known one costs little; whatever leads elsewhere has all states of the
-    /// automaton looked at, and is charged so, before it is done. The outer error is the meter's; the inner one says that it cannot be told.
-    fn is_match(&mut self, text: &str, meter: &Meter) -> Result<Result<bool, ()>, ExecutionError> {
+    /// Whether a text has a match. A byte that leads from a known state to a known one costs little; whatever
+    /// leads elsewhere has all states of the automaton looked at, and is charged so, before it is done. The
+    /// error is the meter's; `None` says that it cannot be told.
+    fn is_match(&mut self, text: &str, meter: &Meter) -> Result<Option<bool>, ExecutionError> {
         let step = self.states() / 2 + 1;
         meter.charge(text.len() / 16 + 1)?;
         let Self { dfa, cache, .. } = self;
-        let Ok(mut state) = dfa.start_state_forward(cache, &Input::new(text)) else { return Ok(Err(())) };
+        let Ok(mut state) = dfa.start_state_forward(cache, &Input::new(text)) else { return Ok(None) };
         for (at, byte) in text.bytes().enumerate() {
             let known = match state.is_tagged() {
                 true => None,
@@ -102,20 +106,21 @@ impl Pattern {
                 Some(next) => next,
                 None => {
                     meter.charge(step)?;
-                    let Ok(next) = dfa.next_state(cache, state, byte) else { return Ok(Err(())) };
+                    let Ok(next) = dfa.next_state(cache, state, byte) else { return Ok(None) };
                     next
                 }
             };
-            // A match is seen one byte late. One that ends within a character is none, and what comes after it is not known here.
+            // A match is seen one byte late. One that ends within a character is none, and what comes after
+            // it is not known here.
             if state.is_match() {
-                return Ok(if text.is_char_boundary(at) { Ok(true) } else { Err(()) });
+                return Ok(text.is_char_boundary(at).then_some(true));
             }
             if state.is_dead() || state.is_quit() {
-                return Ok(if state.is_dead() { Ok(false) } else { Err(()) });
+                return Ok(state.is_dead().then_some(false));
             }
         }
         meter.charge(step)?;
-        Ok(dfa.next_eoi_state(cache, state).map(|end| end.is_match()).map_err(|_| ()))
+        Ok(dfa.next_eoi_state(cache, state).ok().map(|end| end.is_match()))
     }
 }
 
@@ -157,7 +162,8 @@ impl Meter {
         if patterns.len() > PATTERNS_KEPT {
             patterns.clear();
         }
-        // Each evaluation pays for what it uses, whether or not another has used it before: what an item costs must not depend on others.
+        // Each evaluation pays for what it uses, whether or not another has used it before: what an item
+        // costs must not depend on others.
         for Pattern { dfa, cache, is_paid } in patterns.values_mut() {
             if std::mem::take(is_paid) {
                 cache.reset(dfa);
@@ -195,7 +201,7 @@ impl Meter {
         if !std::mem::replace(&mut known.is_paid, true) {
             self.charge(known.states() * PATTERN_STATE)?;
         }
-        known.is_match(text, self)?.map_err(|()| refused("is too much work for this text"))
+        known.is_match(text, self)?.ok_or_else(|| refused("is too much work for this text"))
     }
 }
 
@@ -345,7 +351,8 @@ impl<'p, 'v> Stage<'p, 'v> {
         self.meter.charge(bytes / 16 * COPY).map_err(|_| self.exhausted().into())
     }
 
-    /// Whether nothing is left of what all evaluations together may use. Another stage, with more, may come further.
+    /// Whether nothing is left of what all evaluations together may use. Another stage, with more, may come
+    /// further.
     pub(in crate::flow) fn is_exhausted(&self) -> bool {
         let (spent, used) = (&self.meter.spent, &self.meter.used);
         spent.load(Ordering::Relaxed).saturating_add(used.load(Ordering::Relaxed)) > self.meter.most

@@ -1,9 +1,10 @@
-//! What a JSON Schema costs, counted before the library is given it: references can make a small schema double its work at each level, and the library
-//! has no meter.
+//! What a JSON Schema costs, counted before the library is given it: references can make a small schema
+//! double its work at each level, and the library has no meter.
 //!
-//! [`check`] looks at the schema alone, when it is stored: how much is applied to one place of an input, with references replaced by what they refer
-//! to. [`Cost::of`] counts what one input takes: it goes through schema and input as a validator does, and does nothing but count. Both count and
-//! keep no time, so the answer is the same on every machine.
+//! [`check`] looks at the schema alone, when it is stored: how much is applied to one place of an input, with
+//! references replaced by what they refer to. [`Cost::of`] counts what one input takes: it goes through
+//! schema and input as a validator does, and does nothing but count. Both count and keep no time, so the
+//! answer is the same on every machine.
 
 use std::collections::HashMap;
 
@@ -67,7 +68,7 @@ pub(super) fn check(root: &Value) -> Result<Schema<'_>, String> {
     let mut left = vec![root];
     while let Some(next) = left.pop() {
         let known = sizes.len();
-        let Size { size, .. } = schema.size(next, &mut sizes, &mut left, WITHIN)?;
+        let SchemaSize { size, .. } = schema.size(next, &mut sizes, &mut left, WITHIN)?;
         if size > EXPANDED {
             return Err(format!(
                 "with its references replaced by what they refer to, more than {EXPANDED} keywords of the schema are applied to one place of an input"
@@ -102,7 +103,7 @@ fn check_references(value: &Value, id: &str, is_root: bool) -> Result<(), String
 
 /// How much of a schema is applied to one place.
 #[derive(Clone, Copy)]
-struct Size {
+struct SchemaSize {
     size: usize,
     /// The same where a schema around it asks what was evaluated: that goes through it again at each level.
     twice: usize,
@@ -130,7 +131,8 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// The schemas that are applied to the same place as this one, with whether that is so only for some inputs.
+    /// The schemas that are applied to the same place as this one, with whether that is so only for some
+    /// inputs.
     fn beside(&self, schema: &'s Map<String, Value>) -> Result<Vec<&'s Value>, String> {
         let mut beside = Vec::new();
         for (key, value) in schema {
@@ -147,15 +149,16 @@ impl<'s> Schema<'s> {
         Ok(beside)
     }
 
-    /// How much is applied to one place; the schemas that are applied to what is within it are gathered in `within`.
+    /// How much is applied to one place; the schemas that are applied to what is within it are gathered in
+    /// `within`.
     fn size(
         &mut self,
         schema: &'s Value,
-        known: &mut HashMap<*const Value, Option<Size>>,
+        known: &mut HashMap<*const Value, Option<SchemaSize>>,
         within: &mut Vec<&'s Value>,
         levels: usize,
-    ) -> Result<Size, String> {
-        let Value::Object(entries) = schema else { return Ok(Size { size: 1, twice: 1 }) };
+    ) -> Result<SchemaSize, String> {
+        let Value::Object(entries) = schema else { return Ok(SchemaSize { size: 1, twice: 1 }) };
         match known.get(&std::ptr::from_ref(schema)) {
             Some(Some(size)) => return Ok(*size),
             Some(None) => {
@@ -191,7 +194,7 @@ impl<'s> Schema<'s> {
                 _ => {}
             }
         }
-        let mut sum = Size { size: own, twice: own };
+        let mut sum = SchemaSize { size: own, twice: own };
         let asks = asks_what_was_evaluated(entries);
         for beside in self.beside(entries)? {
             let size = self.size(beside, known, within, levels - 1)?;
@@ -243,7 +246,8 @@ impl<'s> Cost<'_, 's> {
         Ok(())
     }
 
-    /// Counts a schema at one place, so many times. `seen` is how large that place is; `asks`, whether something around it asks what was evaluated.
+    /// Counts a schema at one place, so many times. `seen` is how large that place is; `asks`, whether
+    /// something around it asks what was evaluated.
     fn apply(
         &mut self,
         schema: &'s Value,

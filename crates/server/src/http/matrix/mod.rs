@@ -1,8 +1,9 @@
-//! Who may ask what: each route, and each verb of `/v1/store`, asked with each sort of token about what is open and what is closed to it.
+//! Who may ask what: each route, and each verb of `/v1/store`, asked with each sort of token about what is
+//! open and what is closed to it.
 //!
-//! The tables in docs/security.md are what is expected, for people to read; the tests hold them to what a server does. A route that is not
-//! in `requests.rs`, a verb that is not in `verbs.rs`, or a row that is not in a table, fails. `WINDLASS_BLESS=1` writes the tables anew:
-//! read the difference before it is kept.
+//! The tables in docs/security.md are what is expected, for people to read; the tests hold them to what a
+//! server does. A route that is not in `requests.rs`, a verb that is not in `verbs.rs`, or a row that is not
+//! in a table, fails. `WINDLASS_BLESS=1` writes the tables anew: read the difference before it is kept.
 
 mod requests;
 mod scene;
@@ -15,7 +16,7 @@ use windlass::access::Scope;
 use windlass::verbs::Call;
 
 use requests::REQUESTS;
-use scene::{Asks, Limit, Place, Stage, Who};
+use scene::{Asks, Limit, Location, Stage, Who};
 
 const HEAD: &str = " no token | read | submit | work | admin | token for some queues | token for some namespaces |\n|---|---|---|---|---|---|---|---|\n";
 
@@ -50,15 +51,15 @@ impl Limited {
 
 /// A row of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Row {
+struct MatrixRow {
     nobody: bool,
     scopes: Vec<Scope>,
     queues: Limited,
     namespaces: Limited,
 }
 
-impl Row {
-    fn allows(&self, who: Who, place: Place) -> bool {
+impl MatrixRow {
+    fn allows(&self, who: Who, place: Location) -> bool {
         match who {
             Who::Nobody => self.nobody,
             Who::Holder(scope, limit) => {
@@ -88,16 +89,16 @@ struct Probe {
 }
 
 /// Who asks about a place: every scope and limit. What is unlimited asks about the first and the last.
-fn callers(place: Place) -> Vec<Who> {
+fn callers(place: Location) -> Vec<Who> {
     let [unlimited, ..] = Limit::ALL;
-    let is_between = place != Place::ALL[0] && place != Place::ALL[3];
+    let is_between = place != Location::ALL[0] && place != Location::ALL[3];
     let limits = Limit::ALL.into_iter().filter(|limit| !is_between || *limit != unlimited);
     let holders = limits.flat_map(|limit| Scope::ALL.map(|scope| Who::Holder(scope, limit)));
     std::iter::once(Who::Nobody).chain(holders).collect()
 }
 
 /// Whether each cell was allowed.
-type Seen = Vec<(Who, Place, bool)>;
+type Replies = Vec<(Who, Location, bool)>;
 
 /// A server for requests that may change it: as good as new for each that is carried out.
 struct Stages {
@@ -106,7 +107,7 @@ struct Stages {
 }
 
 impl Stages {
-    async fn set(places: &[Place]) -> Self {
+    async fn set(places: &[Location]) -> Self {
         let now = Stage::set(places).await;
         Self { before: now.everything().await, now }
     }
@@ -117,11 +118,12 @@ impl Stages {
     }
 }
 
-/// Makes a request as everybody, about every place. What may only read is asked of one server with all places.
-async fn measure(probe: &Probe, shared: &Stage, failures: &mut Vec<String>) -> Seen {
+/// Makes a request as everybody, about every place. What may only read is asked of one server with all
+/// places.
+async fn measure(probe: &Probe, shared: &Stage, failures: &mut Vec<String>) -> Replies {
     let Probe { name, asks, is_read } = probe;
     let mut seen = Vec::new();
-    for place in Place::ALL {
+    for place in Location::ALL {
         let mut own = if *is_read { None } else { Some(Stages::set(&[place]).await) };
         for who in callers(place) {
             let stage = own.as_ref().map_or(shared, |stages| &stages.now);
@@ -148,13 +150,13 @@ async fn measure(probe: &Probe, shared: &Stage, failures: &mut Vec<String>) -> S
 }
 
 /// What was seen, as a row. Whatever no row can say is added to `failures`.
-fn row_of(name: &str, seen: &Seen, failures: &mut Vec<String>) -> Row {
-    let of = |who: Who, wanted: &dyn Fn(Place) -> bool| -> Vec<(Place, bool)> {
+fn row_of(name: &str, seen: &Replies, failures: &mut Vec<String>) -> MatrixRow {
+    let of = |who: Who, wanted: &dyn Fn(Location) -> bool| -> Vec<(Location, bool)> {
         let cells = seen.iter().filter(|(seen, place, _)| *seen == who && wanted(*place));
         cells.map(|(_, place, is_allowed)| (*place, *is_allowed)).collect()
     };
     // All of these cells have one answer.
-    let mut one = |who: Who, wanted: &dyn Fn(Place) -> bool| {
+    let mut one = |who: Who, wanted: &dyn Fn(Location) -> bool| {
         let cells = of(who, wanted);
         if cells.iter().any(|(_, is_allowed)| *is_allowed != cells[0].1) {
             failures.push(format!("{name}: {who:?}: {cells:?}"));
@@ -179,7 +181,7 @@ fn row_of(name: &str, seen: &Seen, failures: &mut Vec<String>) -> Row {
         all.first().copied().unwrap_or(Limited::No)
     };
     let (queues, namespaces) = (limited(queues), limited(namespaces));
-    let row = Row { nobody, scopes, queues, namespaces };
+    let row = MatrixRow { nobody, scopes, queues, namespaces };
     // So does the answer to every other caller follow from the row.
     for (who, place, is_allowed) in seen {
         if row.allows(*who, *place) != *is_allowed {
@@ -209,14 +211,14 @@ async fn check_table(
     mark: &str,
     head: &str,
     probes: &[Probe],
-    check: impl Fn(&Probe, &Row) -> Option<String>,
+    check: impl Fn(&Probe, &MatrixRow) -> Option<String>,
 ) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
     let page = std::fs::read_to_string(path).unwrap();
     let [begin, end] = [format!("<!-- {mark} -->\n"), format!("<!-- end of {mark} -->\n")];
     let (_, rest) = page.split_once(&begin).unwrap();
     let (known, _) = rest.split_once(&end).unwrap();
-    let stage = Stage::set(&Place::ALL).await;
+    let stage = Stage::set(&Location::ALL).await;
     let (mut table, mut failures) = (format!("| {head} |{HEAD}"), Vec::new());
     for probe in probes {
         let name = &probe.name;
@@ -250,7 +252,7 @@ fn with_note(name: &str, note: &str) -> String {
 
 #[tokio::test]
 async fn the_table_of_routes_and_tokens_is_what_the_server_does() {
-    let stage = Stage::set(&[Place::ALL[0]]).await;
+    let stage = Stage::set(&[Location::ALL[0]]).await;
     let described = described(&stage);
     let asked: BTreeSet<_> = REQUESTS.iter().map(|asked| asked.operation).collect();
     let missing: Vec<_> = described.keys().filter(|operation| !asked.contains(&***operation)).collect();
@@ -291,7 +293,7 @@ async fn the_table_of_routes_and_tokens_is_what_the_server_does() {
 
 #[tokio::test]
 async fn the_table_of_verbs_and_tokens_is_what_the_server_does() {
-    let stage = Stage::set(&[Place::ALL[0]]).await;
+    let stage = Stage::set(&[Location::ALL[0]]).await;
     let calls = verbs::calls(&stage.scenes[0]);
     let known: BTreeSet<_> = calls.iter().map(|(_, call)| verbs::verb(call)).collect();
     let missing: Vec<_> = Call::VERBS

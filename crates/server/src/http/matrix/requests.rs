@@ -6,7 +6,8 @@ pub(super) struct Asked {
     pub(super) operation: &'static str,
     /// What sets it apart from other requests of the same operation.
     pub(super) note: &'static str,
-    /// The path, if it is not the described one with the usual names; a text that begins with `?` is added to it.
+    /// The path, if it is not the described one with the usual names; a text that begins with `?` is added to
+    /// it.
     pub(super) path: &'static str,
     pub(super) body: &'static str,
     /// The status of its success; 409, if it passes the gate and the state of the workflow does not allow it.

@@ -29,7 +29,7 @@ impl Limit {
     ];
 
     /// Whether everything of a place is open to such a token.
-    pub(super) fn opens(self, place: Place) -> bool {
+    pub(super) fn opens(self, place: Location) -> bool {
         (place.queue_open || !self.queues) && (place.namespace_open || !self.namespaces)
     }
 }
@@ -61,12 +61,12 @@ impl Asks {
 
 /// A namespace and a queue, as a limited token sees them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) namespace_open: bool,
     pub(super) queue_open: bool,
 }
 
-impl Place {
+impl Location {
     pub(super) const ALL: [Self; 4] = [
         Self { namespace_open: true, queue_open: true },
         Self { namespace_open: true, queue_open: false },
@@ -90,7 +90,7 @@ impl Place {
 /// What there is of a place.
 #[derive(Debug)]
 pub(super) struct Scene {
-    pub(super) place: Place,
+    pub(super) place: Location,
     /// What stands for the words in square brackets of a request.
     words: Vec<(&'static str, String)>,
     worker_secret: Option<String>,
@@ -135,7 +135,7 @@ impl Scene {
 
 /// An answer, as far as it came.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) body: String,
 }
@@ -148,7 +148,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) async fn set(places: &[Place]) -> Self {
+    pub(super) async fn set(places: &[Location]) -> Self {
         let mut stage = Self { served: Served::start(), tokens: Vec::new(), scenes: Vec::new() };
         for limit in Limit::ALL {
             for scope in Scope::ALL {
@@ -182,11 +182,18 @@ impl Stage {
         self.tokens.push((Who::Holder(scope, limit), fresh.text));
     }
 
-    pub(super) fn scene_of(&self, place: Place) -> &Scene {
+    pub(super) fn scene_of(&self, place: Location) -> &Scene {
         self.scenes.iter().find(|scene| scene.place == place).unwrap()
     }
 
-    async fn request(&self, who: Who, method: &str, path: &str, body: &str, secret: Option<&str>) -> Answer {
+    async fn request(
+        &self,
+        who: Who,
+        method: &str,
+        path: &str,
+        body: &str,
+        secret: Option<&str>,
+    ) -> HttpAnswer {
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
         if !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -206,7 +213,7 @@ impl Stage {
         let is_stream =
             head.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
         let body = if is_stream { Vec::new() } else { body.collect().await.unwrap().to_bytes().to_vec() };
-        Answer { status: head.status.as_u16(), body: String::from_utf8(body).unwrap() }
+        HttpAnswer { status: head.status.as_u16(), body: String::from_utf8(body).unwrap() }
     }
 
     /// Asks about a place. What is shown that should not be is added to `failures`.
@@ -216,7 +223,7 @@ impl Stage {
         asks: Asks,
         scene: &Scene,
         failures: &mut Vec<String>,
-    ) -> Answer {
+    ) -> HttpAnswer {
         let secret = scene.worker_secret.as_deref();
         let (what, answer) = match asks {
             Asks::Route(asked) => {
@@ -237,8 +244,9 @@ impl Stage {
         answer
     }
 
-    /// What stands in an answer although it is closed to the caller. What the caller named itself may be repeated in a refusal.
-    fn shown(&self, who: Who, asked_about: &Scene, answer: &Answer) -> Option<Vec<&str>> {
+    /// What stands in an answer although it is closed to the caller. What the caller named itself may be
+    /// repeated in a refusal.
+    fn shown(&self, who: Who, asked_about: &Scene, answer: &HttpAnswer) -> Option<Vec<&str>> {
         let Who::Holder(_, limit) = who else { return None };
         let is_refused = answer.status >= 300;
         let closed = self.scenes.iter().filter(|scene| !limit.opens(scene.place));
@@ -256,7 +264,7 @@ impl Stage {
         serde_json::from_str(&answer.body).unwrap()
     }
 
-    async fn scene(&self, place: Place) -> Scene {
+    async fn scene(&self, place: Location) -> Scene {
         let (ns, queue, index) = (place.namespace(), place.queue(), place.index());
         let id = |answer: Value, field: &str| answer[field].as_str().unwrap().to_owned();
         let [worker, key, definition, schedule, entity] =

@@ -1,7 +1,8 @@
 //! `/v1/events`: changes as they happen, as server-sent events.
 //!
-//! Who reconnects says with `Last-Event-ID`, as every client of such streams does by itself, what it has heard; it is told everything since,
-//! once. If that is not possible any more, it is told so (`reset`), and has to look at everything anew.
+//! Who reconnects says with `Last-Event-ID`, as every client of such streams does by itself, what it has
+//! heard; it is told everything since, once. If that is not possible any more, it is told so (`reset`), and
+//! has to look at everything anew.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -31,7 +32,8 @@ use super::tasks::bad_query;
 /// How long nothing is said at most: a connection on which nothing is said may be cut by those in between.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// How often it is looked whether who listens still may: so long a token that was revoked is of use, beside what the server remembers.
+/// How often it is looked whether who listens still may: so long a token that was revoked is of use, beside
+/// what the server remembers.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long a client waits before it reconnects, in milliseconds.
@@ -161,7 +163,8 @@ pub(crate) fn schemas() -> [(Cow<'static, str>, RefOr<Schema>); 2] {
 
 /// One event, as it is sent.
 fn frame(id: EventId, event: &str, data: &impl Serialize) -> String {
-    // Nothing that is told has keys that are not strings, which is all that can fail; and JSON has no line ends.
+    // Nothing that is told has keys that are not strings, which is all that can fail; and JSON has no line
+    // ends.
     let data = serde_json::to_string(data).unwrap_or_default();
     format!("id: {id}\nevent: {event}\ndata: {data}\n\n")
 }
@@ -195,8 +198,9 @@ fn told(event: &Event) -> String {
 
 /// Changes of tasks and workflows, as they happen
 ///
-/// Server-sent events: `ready` first, then `task` (its data is a `TaskEvent`) and `workflow` (`WorkflowEvent`); `reset` if some were missed, and everything is to be looked at anew.
-/// `Last-Event-ID` resumes without gaps and without repeats.
+/// Server-sent events: `ready` first, then `task` (its data is a `TaskEvent`) and `workflow`
+/// (`WorkflowEvent`); `reset` if some were missed, and everything is to be looked at anew. `Last-Event-ID`
+/// resumes without gaps and without repeats.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(
     EventsQuery,
     ("last-event-id" = Option<String>, Header, description = "The id of the event that was heard last; the stream goes on behind it"),
@@ -210,7 +214,7 @@ async fn events(
     headers: HeaderMap,
 ) -> Answered<Response> {
     let wanted = query.wanted().map_err(|invalid| bad_query(&invalid))?;
-    // Changes are open to whoever may list what changes.
+    // Changes are open to callers that may list what changes.
     let filter =
         Filter { namespace: wanted.namespace.clone(), queue: wanted.queue.clone(), ..Filter::default() };
     app.gate(&caller).admit(ListTasks { filter, page: Page::default() }).await?;
@@ -265,8 +269,8 @@ impl Telling {
         !self.app.stopping.is_cancelled()
     }
 
-    /// The next part of the stream; its end when the server stops, the caller may not listen any more, or the store does not answer: the client
-    /// comes again.
+    /// The next part of the stream; its end when the server stops, the caller may not listen any more, or the
+    /// store does not answer: the client comes again.
     async fn next(mut self) -> Option<(Result<Bytes, std::convert::Infallible>, Self)> {
         if let Some(greeting) = self.greeting.take() {
             return Some((Ok(greeting.into()), self));
@@ -320,7 +324,7 @@ mod tests {
     use serde_json::{Value, json};
     use windlass::Timestamp;
 
-    use super::super::super::testing::Served;
+    use crate::http::testing::Served;
 
     /// A stream, as it is told until it ends.
     fn listen(served: &Served, headers: &[(&'static str, String)]) -> tokio::task::JoinHandle<String> {

@@ -105,9 +105,11 @@ struct NewScheduleJson {
     cron: String,
     /// The time zone that it is meant in; `UTC` unless said.
     zone: Option<String>,
-    /// What to do about slots that passed while nobody could fire them: `skip`, `one` (unless said) or `all:N`.
+    /// What to do about slots that passed while nobody could fire them: `skip`, `one` (unless said) or
+    /// `all:N`.
     missed: Option<String>,
-    /// What to do when the task of the slot before is not over: `allow` (unless said), `skip`, `queue` or `replace`.
+    /// What to do when the task of the slot before is not over: `allow` (unless said), `skip`, `queue` or
+    /// `replace`.
     overlap: Option<String>,
     /// Whether it begins paused.
     #[serde(default)]

@@ -1,7 +1,9 @@
-//! `/v1/store`: the store itself, for Windlass's own programs: the command line with `--server`, and Rust programs whose store is a server.
+//! `/v1/store`: the store itself, for Windlass's own programs: the command line with `--server`, and Rust
+//! programs whose store is a server.
 //!
-//! One call of the store is one request. It is not part of the published description: what is sent has the shape of this version's types, and
-//! both sides say which protocol they speak. What a caller may do is the same as by the other routes.
+//! One call of the store is one request. It is not part of the published description: what is sent has the
+//! shape of this version's types, and both sides say which protocol they speak. What a caller may do is the
+//! same as by the other routes.
 
 use axum::Router;
 use axum::body::Body;

@@ -106,8 +106,8 @@ fn task(trace: Trace, body: NewTaskJson) -> Answered<NewTask> {
     Ok(NewTask { actor: None, traceparent: task.traceparent.or(trace.0), ..task })
 }
 
-/// Submits all or none. A task whose id exists, and which is the same, was submitted by a request whose answer was lost; beside it, one whose key
-/// belongs to an older task was not new then either.
+/// Submits all or none. A task whose id exists, and which is the same, was submitted by a request whose
+/// answer was lost; beside it, one whose key belongs to an older task was not new then either.
 async fn submit_all(app: &App, caller: &Caller, tasks: Vec<NewTask>) -> Answered<Vec<Submitted>> {
     let gate = app.gate(caller);
     let Submit { tasks } = gate.admit(Submit { tasks }).await?;

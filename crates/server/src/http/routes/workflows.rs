@@ -11,10 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::verbs::{GetWorkflow, ListReadyWorkflows, ListWorkflows, Start, Steer};
-use windlass::{
-    By, Command, Invalid, Name, ReadyWorkflow, Rejected, Steering, WorkflowFilter,
-    WorkflowId,
-};
+use windlass::{By, Command, Invalid, Name, ReadyWorkflow, Rejected, Steering, WorkflowFilter, WorkflowId};
 
 use super::super::extract::{BothInPath, InPath, JsonBody, OptionalBody, Query};
 use super::super::{Answered, App, Caller, Problem};

@@ -1,5 +1,5 @@
-//! Attacks: attempts to get what is not one's own, or to keep others from what is. `list.txt` has those that are one request; those that take
-//! more are here.
+//! Attacks: attempts to get what is not one's own, or to keep others from what is. `list.txt` has those that
+//! are one request; those that take more are here.
 
 use std::io::{BufReader, Read, Write};
 use std::net::Shutdown;
@@ -284,7 +284,8 @@ fn no_attack_on_a_server_without_tokens_gets_anywhere() {
     Target::set(false).withstands(&attacks("A server on this machine without tokens"));
 }
 
-/// A request within another's body, for a proxy that reads lengths where the server reads chunks: it is asked with its own token, or none.
+/// A request within another's body, for a proxy that reads lengths where the server reads chunks: it is asked
+/// with its own token, or none.
 #[test]
 fn a_smuggled_request_brings_no_token_along() {
     let target = Target::set(true);
@@ -390,7 +391,8 @@ fn nobody_signs_with_another_name() {
     }
 }
 
-/// The ids of the items of a list are known before there are items. A task that takes one of them must not stop the workflow.
+/// The ids of the items of a list are known before there are items. A task that takes one of them must not
+/// stop the workflow.
 #[test]
 fn a_task_cannot_take_the_place_of_an_item() {
     for has_tokens in [true, false] {

@@ -6,8 +6,8 @@ use super::Violation;
 use super::violation::difference;
 use crate::Record;
 
-/// What is wrong with the record by itself: first what its history says that it should not, and only then what follows
-/// from a history that is whole.
+/// What is wrong with the record by itself: first what its history says that it should not, and only then
+/// what follows from a history that is whole.
 pub(super) fn check(record: &Record) -> Option<Violation> {
     let Record { task, history, .. } = record;
     forbidden(task, history)

@@ -1,10 +1,12 @@
 //! Rules about lanes, of which entities are those with one slot.
 //!
-//! They are read from the histories alone, by the times in them: times of different tasks are compared here and nowhere
-//! else. What happened in the same microsecond may have happened in either order, and is taken to be right.
+//! They are read from the histories alone, by the times in them: times of different tasks are compared here
+//! and nowhere else. What happened in the same microsecond may have happened in either order, and is taken to
+//! be right.
 //!
-//! A task has a slot from its claim, at the latest, until it is final, has made its items or, unless its lane is strict, waits for a
-//! moment; given back or expired it keeps it, and a step that is a workflow while that runs. When it takes its slot, all who stood in line before it have theirs.
+//! A task has a slot from its claim, at the latest, until it is final, has made its items or, unless its lane
+//! is strict, waits for a moment; given back or expired it keeps it, and a step that is a workflow while that
+//! runs. When it takes its slot, all who stood in line before it have theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +39,8 @@ struct Past {
     slots: Vec<(Timestamp, Timestamp)>,
     /// When it was pending. The first is marked if it was so from its submit on.
     pending: Vec<(Timestamp, Timestamp, bool)>,
-    /// Claims with a slot that it took while it was pending for them: from when it was, and when it was claimed.
+    /// Claims with a slot that it took while it was pending for them: from when it was, and when it was
+    /// claimed.
     starts: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -101,8 +104,8 @@ fn overfull(key: &str, lane: &[Past]) -> Option<Violation> {
     None
 }
 
-/// I7: nobody takes a slot while as many as its limit, who were in line before it, still wait to be claimed: they would
-/// all have slots.
+/// I7: nobody takes a slot while as many as its limit, who were in line before it, still wait to be claimed:
+/// they would all have slots.
 fn out_of_order(key: &str, lane: &[Past]) -> Option<Violation> {
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Step {

@@ -11,10 +11,12 @@ use super::story::{Finish, FinishEnd, Handler, Told};
 use super::violation::difference;
 use crate::Record;
 
-/// Checks what was told about one task. `record` is absent if the task is not there any more; little can be said then.
+/// Checks what was told about one task. `record` is absent if the task is not there any more; little can be
+/// said then.
 pub(super) fn check(task: TaskId, told: &Told<'_>, record: Option<&Record>, found: &mut Vec<Violation>) {
     let claims = record.map(Claims::of);
-    // One fault shows in many ways. These say most about it, in this order, and the others would only repeat it.
+    // One fault shows in many ways. These say most about it, in this order, and the others would only repeat
+    // it.
     let worst = doubled(task, told, claims.as_ref()).or_else(|| handed_out_again(task, told));
     if let Some(worst) = worst {
         return found.push(worst);

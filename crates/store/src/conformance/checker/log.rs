@@ -1,7 +1,8 @@
 //! The log of client operations: one directory, one file per process, one line of JSON per event.
 //!
-//! Each line is one write to a file opened for appending, so it survives `kill -9` of its writer, who at worst leaves
-//! a torn last line. The start of an operation is written before the store is asked: what was done was announced.
+//! Each line is one write to a file opened for appending, so it survives `kill -9` of its writer, who at
+//! worst leaves a torn last line. The start of an operation is written before the store is asked: what was
+//! done was announced.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -27,19 +28,22 @@ struct Line {
 /// How the names of log files end.
 const EXTENSION: &str = "jsonl";
 
-/// One process's part of the log. Cheap to clone and to share between threads; a log that can't be written panics.
+/// One process's part of the log. Cheap to clone and to share between threads; a log that can't be written
+/// panics.
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Pen>);
 
 #[derive(Debug)]
 struct Pen {
     clock: Arc<dyn Clock>,
-    /// The last operation's number, and where lines go. One lock for both and for the clock: lines are in order of time.
+    /// The last operation's number, and where lines go. One lock for both and for the clock: lines are in
+    /// order of time.
     file: Mutex<(u64, File)>,
 }
 
 impl Journal {
-    /// Opens `<who>.jsonl` in `directory`. The file must not exist: each start of a process has a name of its own.
+    /// Opens `<who>.jsonl` in `directory`. The file must not exist: each start of a process has a name of its
+    /// own.
     pub fn create(directory: &Path, who: &str) -> io::Result<Self> {
         Self::with_clock(directory, who, Arc::new(SystemClock))
     }
@@ -173,7 +177,8 @@ pub enum Damaged {
         /// Why.
         error: io::Error,
     },
-    /// A line that is not the torn last one of its file is no event: something other than a kill has happened to it.
+    /// A line that is not the torn last one of its file is no event: something other than a kill has happened
+    /// to it.
     #[error("line {line} of {} is damaged: {error}", path.display())]
     Line {
         /// The file.
@@ -185,8 +190,8 @@ pub enum Damaged {
     },
 }
 
-/// All events of all files in a directory, by time. What a file holds after its last line break is the trace of a
-/// process that was killed while it wrote, and is left out.
+/// All events of all files in a directory, by time. What a file holds after its last line break is the trace
+/// of a process that was killed while it wrote, and is left out.
 pub fn read(directory: &Path) -> Result<Vec<Event>, Damaged> {
     let unreadable = |path: &Path, error| Damaged::Unreadable { path: path.to_owned(), error };
     let entries = fs::read_dir(directory).map_err(|error| unreadable(directory, error))?;

@@ -1,16 +1,19 @@
 //! The history checker: finds what a run of many processes has lost, doubled, overlapped or put out of order.
 //!
-//! Every process writes what it asks for and what it is answered into a log of its own ([`Journal`]), so that what was under
-//! way when it was killed is known to be unknown. When the run is over, [`check`] compares the logs with what is in the
-//! store, histories and all, and names every promise that was broken. It decides from answers, lease numbers and the order of
-//! histories. Clocks matter in three places only: the store's own, for tasks that share a lane, and the writers', for
-//! which tasks a prune may have removed and for whether a step was begun before its parents had ended. Neither clock may be set back during a run.
+//! Every process writes what it asks for and what it is answered into a log of its own ([`Journal`]), so that
+//! what was under way when it was killed is known to be unknown. When the run is over, [`check`] compares the
+//! logs with what is in the store, histories and all, and names every promise that was broken. It decides
+//! from answers, lease numbers and the order of histories. Clocks matter in three places only: the store's
+//! own, for tasks that share a lane, and the writers', for which tasks a prune may have removed and for
+//! whether a step was begun before its parents had ended. Neither clock may be set back during a run.
 //!
-//! What the rules take for granted: an id is used for one task ever; submits, starts, finishes, deletes and prunes of a
-//! run are all logged, those of schedules as submits; nobody writes to the store while it is being checked.
+//! What the rules take for granted: an id is used for one task ever; submits, starts, finishes, deletes and
+//! prunes of a run are all logged, those of schedules as submits; nobody writes to the store while it is
+//! being checked.
 //!
-//! What it does *not* see: effects of handlers, which are at-least-once; payloads and results; and, of a task that was deleted,
-//! anything but what workers were told. Rows by themselves, as counts and slots, are the business of [`invariants`].
+//! What it does *not* see: effects of handlers, which are at-least-once; payloads and results; and, of a task
+//! that was deleted, anything but what workers were told. Rows by themselves, as counts and slots, are the
+//! business of [`invariants`].
 
 mod event;
 mod histories;
@@ -34,8 +37,8 @@ pub use violation::Violation;
 use super::invariants;
 use crate::{Record, Store, WorkflowRecord};
 
-/// Everything that is wrong with a run: `events` is its log, in any order, and `records` all that is in the store, in the order of
-/// submission. `at_rest` says that the run is over and every task should have ended.
+/// Everything that is wrong with a run: `events` is its log, in any order, and `records` all that is in the
+/// store, in the order of submission. `at_rest` says that the run is over and every task should have ended.
 ///
 /// Of the ways in which one fault of a task shows, the most telling is reported.
 #[must_use]
@@ -65,7 +68,8 @@ pub fn check(events: &[Event], records: &[Record], at_rest: bool) -> Vec<Violati
     found
 }
 
-/// What is wrong with the workflows of a run, beside what [`check`] finds wrong with their tasks: all that are in the store, and `records` as there.
+/// What is wrong with the workflows of a run, beside what [`check`] finds wrong with their tasks: all that
+/// are in the store, and `records` as there.
 #[must_use]
 pub fn check_workflows(events: &[Event], records: &[Record], workflows: &[WorkflowRecord]) -> Vec<Violation> {
     let (story, mut found) = (story::Story::of(events), Vec::new());
@@ -74,7 +78,8 @@ pub fn check_workflows(events: &[Event], records: &[Record], workflows: &[Workfl
     found
 }
 
-/// [`check`] and [`check_workflows`] for the log in `directory` and all that is in `store`. A log that cannot be read panics.
+/// [`check`] and [`check_workflows`] for the log in `directory` and all that is in `store`. A log that cannot
+/// be read panics.
 pub async fn check_store(directory: &Path, store: &dyn Store, at_rest: bool) -> Vec<Violation> {
     let events = read(directory).unwrap_or_else(|damaged| panic!("{damaged}"));
     let records = invariants::dump(store).await;

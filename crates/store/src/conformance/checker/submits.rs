@@ -67,8 +67,8 @@ fn miscreated(task: TaskId, told: &Told<'_>) -> Option<Violation> {
     }
 }
 
-/// I8: a key has one task. Of those that it was answered with, only those count that are there still: a key whose
-/// task was deleted is free again.
+/// I8: a key has one task. Of those that it was answered with, only those count that are there still: a key
+/// whose task was deleted is free again.
 fn keys(story: &Story<'_>, records: &BTreeMap<TaskId, &Record>, found: &mut Vec<Violation>) {
     let mut keys: BTreeMap<Key<'_>, Vec<TaskId>> = BTreeMap::new();
     for (key, tasks) in &story.keys {

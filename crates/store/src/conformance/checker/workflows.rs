@@ -1,7 +1,9 @@
-//! Rules about workflows: what was started is there, steps begin in the order of the graph, and what is skipped does not run.
+//! Rules about workflows: what was started is there, steps begin in the order of the graph, and what is
+//! skipped does not run.
 //!
-//! When a parent ended is told by the log of the worker that ended it: nobody knows before that worker asks for it. For a step that has items or is
-//! a workflow that is the last of those to end. Of what ended without anybody's word, as what is skipped for want of parents, no such moment is known.
+//! When a parent ended is told by the log of the worker that ended it: nobody knows before that worker asks
+//! for it. For a step that has items or is a workflow that is the last of those to end. Of what ended without
+//! anybody's word, as what is skipped for want of parents, no such moment is known.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -85,7 +87,8 @@ impl Log<'_> {
             let who = begun.created.first().or(begun.found.first())?;
             return Some(Violation::Lost { task, who: (*who).into() });
         }
-        // One that was never claimed is none of this rule's. And an operator may have started over what was stopped before its time had come.
+        // One that was never claimed is none of this rule's. And an operator may have started over what was
+        // stopped before its time had come.
         let history = self.history(task);
         let is_claimed = history.iter().any(|entry| entry.to == State::Claimed);
         if !is_claimed || history.iter().any(|entry| is_reopening(entry.reason)) {
@@ -123,7 +126,8 @@ impl Log<'_> {
         signs.min()
     }
 
-    /// When a task is known to have come into a state that counts: `None` if it never did, `Some(None)` if nobody has said so.
+    /// When a task is known to have come into a state that counts: `None` if it never did, `Some(None)` if
+    /// nobody has said so.
     fn ended(&self, task: TaskId, counts: fn(State) -> bool) -> Option<Option<Timestamp>> {
         let history = self.history(task);
         let entry = history.iter().find(|entry| counts(entry.to))?;

@@ -194,7 +194,8 @@ fn check_waits(record: &WorkflowRecord, own: &[&Record], all: &[WorkflowRecord])
     }
 }
 
-/// I10: a step that was ever offered had enough parents. What is done stays done, so that can be seen at any time.
+/// I10: a step that was ever offered had enough parents. What is done stays done, so that can be seen at any
+/// time.
 fn check_joins(WorkflowRecord { workflow, blueprint, .. }: &WorkflowRecord, own: &[&Record]) {
     for step in 0..blueprint.len() {
         let history = history_of(own, workflow.id.step(step));
@@ -209,7 +210,8 @@ fn check_joins(WorkflowRecord { workflow, blueprint, .. }: &WorkflowRecord, own:
     }
 }
 
-/// I10, where the clock never went back: at the moment at which a step was first offered, its parents had ended.
+/// I10, where the clock never went back: at the moment at which a step was first offered, its parents had
+/// ended.
 pub async fn check_order(store: &dyn Store) {
     for workflow in dump_workflows(store).await {
         let filter = || Filter { workflow: Some(workflow.workflow.id), ..Filter::default() };

@@ -11,8 +11,8 @@ use super::operation::Operation;
 use super::world::{KINDS, LANES, QUEUES, World};
 use crate::{Claim, Turn};
 
-/// How far the clock may stray from the start of a sequence in either direction. Less than the distance between two
-/// sequences, so that no lease of one is alive in the next.
+/// How far the clock may stray from the start of a sequence in either direction. Less than the distance
+/// between two sequences, so that no lease of one is alive in the next.
 pub(super) const REACH: Duration = Duration::from_secs(14 * 24 * 3600);
 
 type Invent = fn(&mut World) -> Operation;
@@ -112,7 +112,8 @@ impl World {
         Command::Finish { token: self.token(), outcome: self.outcome(), started_at: self.moment() }
     }
 
-    /// Mostly the lines that come next, if the attempt has told few; or some that are known, or some too far ahead.
+    /// Mostly the lines that come next, if the attempt has told few; or some that are known, or some too far
+    /// ahead.
     fn report(&mut self) -> Command {
         let note = self.note();
         let done = self.random.pick(&[0, 1, 7, u64::MAX]);

@@ -9,7 +9,8 @@ use windlass_core::{
 
 use super::world::{KEYS, LANES, TAGS, World};
 
-/// Mostly none, sometimes one that others have too. It follows from the id, so that sequences are what they would be without.
+/// Mostly none, sometimes one that others have too. It follows from the id, so that sequences are what they
+/// would be without.
 pub(super) fn trace(id: &[u8; 16]) -> Option<TraceParent> {
     let n = (id[0] % 5).saturating_sub(2);
     TraceParent::new([n; 16], [n; 8], id[1])

@@ -1,12 +1,12 @@
 //! Random operations, done to the store under test and to the memory store, and compared row by row.
 //!
-//! L1: whatever sequence of submits, turns, heartbeats, chores, crashes and clock jumps is
-//! thrown at a store, it answers and stores exactly what the executable specification does. Every answer is compared, with
-//! every task it names; from time to time, and at the end, everything that can be read.
+//! L1: whatever sequence of submits, turns, heartbeats, chores, crashes and clock jumps is thrown at a store,
+//! it answers and stores exactly what the executable specification does. Every answer is compared, with every
+//! task it names; from time to time, and at the end, everything that can be read.
 //!
-//! A sequence follows from its seed alone. A failure names it; `WINDLASS_SEED=n` runs that one again and compares everything
-//! after each operation, so that it stops at the first difference. `WINDLASS_COMMANDS=n` says how many operations there are
-//! in all, or in the one sequence that was named.
+//! A sequence follows from its seed alone. A failure names it; `WINDLASS_SEED=n` runs that one again and
+//! compares everything after each operation, so that it stops at the first difference. `WINDLASS_COMMANDS=n`
+//! says how many operations there are in all, or in the one sequence that was named.
 
 mod invent;
 mod invent_schedule;
@@ -70,7 +70,8 @@ const PARTS: u64 = 10;
 /// Operations of one sequence. Long enough for a task to live, die and be pruned; short enough to be read.
 const LENGTH: usize = 260;
 
-/// Operations of all parts together, unless the lab or `WINDLASS_COMMANDS` says otherwise: 40 sequences for each part.
+/// Operations of all parts together, unless the lab or `WINDLASS_COMMANDS` says otherwise: 40 sequences for
+/// each part.
 pub(super) const OPERATIONS: usize = 104_000;
 
 /// Operations between two comparisons of everything.
@@ -206,8 +207,8 @@ async fn sequence(
     pair.compare(&world, &mut random).await;
 }
 
-/// Where the clock stands when a sequence begins: a place of its own for each seed, with room on both sides, so that
-/// a sequence is the same whether others came before it or not.
+/// Where the clock stands when a sequence begins: a place of its own for each seed, with room on both sides,
+/// so that a sequence is the same whether others came before it or not.
 fn start_of(seed: u64) -> Timestamp {
     // Up to the year 8600; after that the places come again, and a leader's lease may outlive its sequence.
     let place = u32::try_from(1 + seed % 80_000).unwrap();

@@ -320,7 +320,8 @@ impl<'a> Pair<'a> {
         invariants::check(&*self.case.store(), &*self.case.clock).await;
     }
 
-    /// The operations that leave nothing but the leader's lease and definitions. `end` is later than anything that happened.
+    /// The operations that leave nothing but the leader's lease and definitions. `end` is later than anything
+    /// that happened.
     pub(super) async fn wiping(&self, end: Timestamp) -> Vec<Operation> {
         let mut operations = Vec::new();
         for record in invariants::dump_workflows(&self.model).await {

@@ -1,4 +1,5 @@
-//! The comparison is itself tested: it finds one lie among thousands of true answers, and it meets everything.
+//! The comparison is itself tested: it finds one lie among thousands of true answers, and it meets
+//! everything.
 
 use super::liar::{LiarLab, Lie};
 use super::*;

@@ -13,8 +13,8 @@ use crate::{Claimed, Store};
 /// Operations of each thread in each round.
 const OPERATIONS: usize = 30;
 
-/// I20, I1: after submits, claims, finishes, cancels, chores, heartbeats, deletes and prunes of sixteen threads
-/// at once, counts equal rows, and there are as many rows as were created and not deleted.
+/// I20, I1: after submits, claims, finishes, cancels, chores, heartbeats, deletes and prunes of sixteen
+/// threads at once, counts equal rows, and there are as many rows as were created and not deleted.
 pub(super) async fn counts_equal_rows_after_everything_at_once(case: &Case) {
     let (handles, rows) = (handles(case).await, AtomicI64::new(0));
     for round in rounds() {

@@ -61,7 +61,8 @@ fn place_of(tasks: &[TaskId], claimed: &Claimed) -> usize {
     tasks.iter().position(|task| *task == claimed.task.id).unwrap()
 }
 
-/// I7: a lane of three has at most three in progress, while tasks fail, come back and are promoted by many leaders.
+/// I7: a lane of three has at most three in progress, while tasks fail, come back and are promoted by many
+/// leaders.
 pub(super) async fn a_lane_is_never_overfull(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {
@@ -115,8 +116,8 @@ fn number(n: usize) -> u64 {
     u64::try_from(n).unwrap()
 }
 
-/// I7: of twelve workflows two run at a time, while sixteen workers start them, work on them, give them back and fail. A worker that
-/// stops between the claim and the start gives nothing away.
+/// I7: of twelve workflows two run at a time, while sixteen workers start them, work on them, give them back
+/// and fail. A worker that stops between the claim and the start gives nothing away.
 pub(super) async fn a_lane_of_workflows_is_never_overfull(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {
@@ -155,8 +156,8 @@ pub(super) async fn a_lane_of_workflows_is_never_overfull(case: &Case) {
     }
 }
 
-/// I7: workflows end at the very moment at which their steps are cancelled, or all of them with the workflow that they are in; every slot
-/// is given to the next, once.
+/// I7: workflows end at the very moment at which their steps are cancelled, or all of them with the workflow
+/// that they are in; every slot is given to the next, once.
 pub(super) async fn a_child_ends_while_its_step_is_cancelled(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {

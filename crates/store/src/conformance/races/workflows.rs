@@ -70,7 +70,8 @@ pub(super) async fn the_items_of_a_step_end_at_once(case: &Case) {
     }
 }
 
-/// I8: sixteen starts of one key make one workflow; one of them is told that it made it, and all of them its id.
+/// I8: sixteen starts of one key make one workflow; one of them is told that it made it, and all of them its
+/// id.
 pub(super) async fn one_key_makes_one_workflow(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {
@@ -107,7 +108,8 @@ pub(super) async fn one_id_is_started_once(case: &Case) {
     }
 }
 
-/// I11, I19: a cancel among finishes: what ended before it has ended, the rest is cancelled, and the workflow ends once.
+/// I11, I19: a cancel among finishes: what ended before it has ended, the rest is cancelled, and the workflow
+/// ends once.
 pub(super) async fn a_cancel_among_finishes(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {
@@ -133,7 +135,8 @@ pub(super) async fn a_cancel_among_finishes(case: &Case) {
     }
 }
 
-/// Pauses and resumes among claims, finishes, retries and chores: afterwards the workflow can still be brought to its end.
+/// Pauses and resumes among claims, finishes, retries and chores: afterwards the workflow can still be
+/// brought to its end.
 pub(super) async fn pauses_among_everything(case: &Case) {
     let handles = handles(case).await;
     for round in rounds() {

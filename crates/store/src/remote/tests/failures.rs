@@ -31,7 +31,8 @@ enum Act {
     Say(String),
 }
 
-/// A server that does one thing after another, with one connection each, and then serves. It tells when a connection was closed.
+/// A server that does one thing after another, with one connection each, and then serves. It tells when a
+/// connection was closed.
 struct Script {
     url: String,
     store: Arc<MemoryStore>,
@@ -134,7 +135,8 @@ async fn who_is_not_there_is_unavailable() {
     );
 }
 
-/// The first connection is kept after opening; the act is for the second call on it, or for the second connection.
+/// The first connection is kept after opening; the act is for the second call on it, or for the second
+/// connection.
 #[tokio::test]
 async fn what_was_sent_and_not_answered_is_unknown_if_it_writes() {
     for act in [Act::Swallow, Act::SwallowDone] {

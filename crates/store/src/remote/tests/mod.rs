@@ -1,4 +1,5 @@
-//! What only this store has: a way that may fail, bells that are heard from afar, and a form that both sides must know.
+//! What only this store has: a way that may fail, bells that are heard from afar, and a form that both sides
+//! must know.
 
 mod failures;
 #[cfg(feature = "conformance")]

@@ -224,7 +224,8 @@ async fn operators(store: &RemoteStore) {
     store.audits(Page::default()).await.unwrap();
 }
 
-/// `WINDLASS_BLESS=1` writes the file anew: only together with another number, once a version was given to others.
+/// `WINDLASS_BLESS=1` writes the file anew: only together with another number, once a version was given to
+/// others.
 #[tokio::test]
 async fn what_is_sent_is_the_protocol() {
     let path = format!("{}/src/remote/tests/protocol_{PROTOCOL}.txt", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,5 @@
-//! The secrets of workers: which call carries which, and what becomes of one whose registration was not answered.
+//! The secrets of workers: which call carries which, and what becomes of one whose registration was not
+//! answered.
 
 use std::sync::{Arc, Mutex};
 

@@ -54,7 +54,8 @@ fn many_counts(n: usize) -> String {
 fn the_cost_of_a_search_grows_with_the_text_and_with_the_pattern() {
     let mut random = random();
     for _ in 0..20 {
-        // Twice the text is still shorter than what the pattern counts to, so all of it is new to the automaton.
+        // Twice the text is still shorter than what the pattern counts to, so all of it is new to the
+        // automaton.
         let (n, length) = (200 + random.below(200), 50 + random.below(50));
         let (text, pattern) = ("a".repeat(length), many_counts(n));
         let search = |text: &str, pattern: &str| new_cost(text, pattern) - new_cost("", pattern);
@@ -96,7 +97,8 @@ fn what_is_known_of_a_pattern_is_not_paid_for_again() {
     assert!(first < 60_000 && rest < 600_000, "{first}, then {rest}");
 }
 
-/// The tenth item of a map costs what the first costs: what patterns are kept for others is seen by the clock alone.
+/// The tenth item of a map costs what the first costs: what patterns are kept for others is seen by the clock
+/// alone.
 #[test]
 fn an_evaluation_costs_the_same_whatever_was_evaluated_before() {
     let mut random = random();

@@ -12,12 +12,12 @@ use windlass::{
     Claim, Command, Handed, HandedStep, Invalid, Name, Receipt, Rejected, Token, Turn, WorkerId, limits,
 };
 
-use super::super::super::extract::{InPath, JsonBody};
-use super::super::super::polls::{Look, Wanted};
-use super::super::super::{Answered, App, Caller};
 use super::super::tasks::answer;
 use super::finish::{ReportedJson, commands};
 use super::{InPathWorker, PathWorker, SECRET, wait};
+use crate::http::extract::{InPath, JsonBody};
+use crate::http::polls::{Look, Wanted};
+use crate::http::{Answered, App, Caller};
 use crate::show::{Seconds, Verbatim};
 use crate::wire::OutcomeJson;
 
@@ -184,7 +184,8 @@ impl Request {
             let looks = self.limit > 0 && (worth_it.is_ok() || called || !may_wait);
             let told = !commands.is_empty();
             if told || looks {
-                // Whichever way it ends, and if who asks goes away: what it does not find is found by the next.
+                // Whichever way it ends, and if who asks goes away: what it does not find is found by the
+                // next.
                 let look = (self.limit > 0).then(|| self.app.polls.look(&self.wanted));
                 let turned = match self.turn(std::mem::take(&mut commands)).await {
                     Ok(turned) => turned,
@@ -227,7 +228,8 @@ impl Request {
         }
     }
 
-    /// One turn with the store. It comes to its end even if the caller goes away, and what was claimed for nobody is given back.
+    /// One turn with the store. It comes to its end even if the caller goes away, and what was claimed for
+    /// nobody is given back.
     async fn turn(&self, commands: Vec<Command>) -> Answered<Turned> {
         let claim = (self.limit > 0).then(|| self.claim());
         let place = self.app.places.turn().await;
@@ -295,7 +297,7 @@ impl Drop for Delivery {
 mod tests {
     use serde_json::json;
 
-    use super::super::super::super::testing::{Fault, Served};
+    use crate::http::testing::{Fault, Served};
 
     #[tokio::test(start_paused = true)]
     async fn after_one_who_was_called_and_failed_the_next_looks() {

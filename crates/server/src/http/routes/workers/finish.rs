@@ -9,9 +9,9 @@ use utoipa_axum::routes;
 use windlass::verbs::{Heartbeat, TakeTurn};
 use windlass::{Command, Invalid, Receipt, Rejected, TaskId, Turn, WorkerId, limits};
 
-use super::super::super::extract::{InPath, JsonBody};
-use super::super::super::{Answered, App, Caller, Problem};
 use super::{InPathWorker, PathWorker, SECRET};
+use crate::http::extract::{InPath, JsonBody};
+use crate::http::{Answered, App, Caller, Problem};
 use crate::wire::{OutcomeJson, ReportJson};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -101,7 +101,8 @@ async fn apply(
 
 /// Report what became of claims
 ///
-/// The same report again is accepted again, and changes nothing. One that is refused does not hinder the others.
+/// The same report again is accepted again, and changes nothing. One that is refused does not hinder the
+/// others.
 #[utoipa::path(post, path = "/v1/workers/{id}/finish", tag = "workers", params(
     ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
     request_body = OutcomesJson, responses((status = 200, description = "One answer each", body = ReportedOutcomesJson)))]

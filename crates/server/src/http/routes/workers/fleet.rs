@@ -8,17 +8,18 @@ use subtle::ConstantTimeEq;
 use tokio::time::{Instant, sleep_until};
 use windlass::{Lease, Rejected, SecretDigest, TaskId, Worker, WorkerId};
 
-use super::super::super::polls::Wanted;
-use super::super::super::{Answered, App};
+use crate::http::polls::Wanted;
+use crate::http::{Answered, App};
 
-/// How long a worker's secret is accepted without reading it anew: so long one that was forgotten by way of another server, and whose id
-/// is another's by now, is taken for that one.
+/// How long a worker's secret is accepted without reading it anew: so long one that was forgotten by way of
+/// another server, and whose id is another's by now, is taken for that one.
 const HOLDS: Duration = Duration::from_secs(30);
 
-/// The least time between two readings of all workers: whoever is not known waits for the next.
+/// The least time between two readings of all workers: an unknown worker waits for the next.
 const REST: Duration = Duration::from_millis(100);
 
-/// What is known of workers elsewhere, so that a claim need not read it anew. Only a memory: the store has all of it.
+/// What is known of workers elsewhere, so that a claim need not read it anew. Only a memory: the store has
+/// all of it.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     known: Mutex<HashMap<WorkerId, Known>>,
@@ -95,8 +96,8 @@ impl Fleet {
         Ok(self.with(|known| known.get(worker).map(|known| known.has(secret))))
     }
 
-    /// Reads all workers, unless somebody has begun to since `asked_at`. However many ask, and whatever they send, the store is asked a
-    /// few times in a second.
+    /// Reads all workers, unless somebody has begun to since `asked_at`. However many ask, and whatever they
+    /// send, the store is asked a few times in a second.
     async fn read(&self, app: &App, asked_at: Instant) -> Answered<()> {
         let mut read_at = self.read_at.lock().await;
         if read_at.is_some_and(|read_at| read_at >= asked_at) {
@@ -145,8 +146,8 @@ mod tests {
     use windlass::remote::WORKER_SECRET_HEADER;
     use windlass::{NewWorker, WorkerId, WorkerSecret};
 
-    use super::super::super::super::testing::Served;
     use super::{HOLDS, REST};
+    use crate::http::testing::Served;
 
     #[tokio::test(start_paused = true)]
     async fn a_secret_that_was_replaced_elsewhere_is_refused_before_long() {

@@ -13,9 +13,9 @@ use utoipa_axum::routes;
 use windlass::verbs::Heartbeat;
 use windlass::{Command, Filter, Invalid, Lease, Page, State, TaskId, Token, WorkerId, limits};
 
-use super::super::super::extract::{InPath, OptionalBody};
-use super::super::super::{Answered, App, Caller};
 use super::{InPathWorker, PathWorker, SECRET, wait};
+use crate::http::extract::{InPath, OptionalBody};
+use crate::http::{Answered, App, Caller};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(heartbeat))
@@ -164,7 +164,7 @@ async fn held(app: &App, worker: &WorkerId) -> Answered<Vec<windlass::Task>> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::super::super::testing::Served;
+    use crate::http::testing::Served;
 
     #[tokio::test(start_paused = true)]
     async fn what_is_taken_from_others_is_not_written_about() {

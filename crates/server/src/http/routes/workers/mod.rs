@@ -77,7 +77,8 @@ struct NewWorkerJson {
     dead_after_seconds: Option<f64>,
     /// Whether steps that are workflows are started for it, which takes no handler; so it is unless said.
     starts_workflows: Option<bool>,
-    /// Its identity, which must be fresh at every start. Default: made by the server. One that exists is replaced only with its secret.
+    /// Its identity, which must be fresh at every start. Default: made by the server. One that exists is
+    /// replaced only with its secret.
     worker_id: Option<String>,
 }
 
@@ -131,7 +132,8 @@ const OWN_SECRET: &str = "The worker's secret, if it was registered before; or o
 #[schema(as = RegisteredWorker)]
 struct RegisteredJson {
     worker_id: String,
-    /// What proves that a caller is this worker: it goes with every later call, as the header `Windlass-Worker-Secret`.
+    /// What proves that a caller is this worker: it goes with every later call, as the header
+    /// `Windlass-Worker-Secret`.
     #[serde(serialize_with = "text")]
     #[schema(value_type = String)]
     worker_secret: WorkerSecret,

@@ -14,8 +14,9 @@ fn the_good_run_is_good() {
     assert_eq!(good().check(), []);
 }
 
-/// More than ten thousand tasks and a hundred thousand events, with thousands of tasks in line for one entity, are checked in
-/// about a second without optimisation. What is quadratic in any of these would take minutes, so the limit is generous.
+/// More than ten thousand tasks and a hundred thousand events, with thousands of tasks in line for one
+/// entity, are checked in about a second without optimisation. What is quadratic in any of these would take
+/// minutes, so the limit is generous.
 #[test]
 fn a_large_run_takes_no_longer_than_it_should() {
     let (mut events, mut records) = (Vec::new(), Vec::new());
@@ -34,7 +35,8 @@ fn a_large_run_takes_no_longer_than_it_should() {
     assert!(taken < Duration::from_secs(20), "{taken:?}");
 }
 
-/// A task of the good run as if it had been submitted at the beginning, and then handled in a later round of it.
+/// A task of the good run as if it had been submitted at the beginning, and then handled in a later round of
+/// it.
 fn copied(n: u64, copy: u64) -> Record {
     let mut record = good().records.iter().find(|record| record.task.id == id(n)).unwrap().clone();
     let rounds = Duration::from_secs(1) * u32::try_from(copy + 1).unwrap();

@@ -1,4 +1,5 @@
-//! The checker is itself tested: it is silent about good runs, and finds each of many single faults by its name.
+//! The checker is itself tested: it is silent about good runs, and finds each of many single faults by its
+//! name.
 
 mod good;
 mod journal;

@@ -12,7 +12,8 @@ use super::run::{
 use crate::conformance::checker::{Accepted, Answer, End, Ending, Op, Violation, What};
 use crate::conformance::{id, workflow_id};
 
-/// Each line: what is done to the good run, the one violation that must be found, and a word that it must say: mostly the task.
+/// Each line: what is done to the good run, the one violation that must be found, and a word that it must
+/// say: mostly the task.
 macro_rules! mutations {
     ($($name:ident: $variant:ident about $about:expr, $mutate:expr;)+) => {$(
         #[test]

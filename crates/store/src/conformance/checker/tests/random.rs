@@ -1,5 +1,5 @@
-//! Random runs on the memory store, in which by definition nothing is wrong: with workers that die, zombies, lost answers,
-//! operators, small lanes and keys, and a clock that sometimes stands still.
+//! Random runs on the memory store, in which by definition nothing is wrong: with workers that die, zombies,
+//! lost answers, operators, small lanes and keys, and a clock that sometimes stands still.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -167,7 +167,8 @@ impl Player {
         self.send_command("client", command).await;
     }
 
-    /// Sends a command, which may be refused; sometimes the sender is killed, before or after it is carried out.
+    /// Sends a command, which may be refused; sometimes the sender is killed, before or after it is carried
+    /// out.
     async fn send_command(&mut self, who: &str, command: Command) {
         let (journal, store) = (self.stage.journal(who), &self.stage.store);
         if self.random.chance(90) {

@@ -57,8 +57,9 @@ pub(super) const LATER: [u64; 2] = [24, 25];
 /// Completed and pruned before all others were submitted.
 pub(super) const PRUNED: [u64; 2] = [26, 27];
 
-/// A workflow: `a`; after it `b`, which is skipped, and `c`, which has two items; after `c` the workflow `d`; after `a` and `d` `e`; `f` needs `b` and is
-/// skipped; `g` comes after `b` and `e`, however they ended; `h` has no items, and `i` comes after it.
+/// A workflow: `a`; after it `b`, which is skipped, and `c`, which has two items; after `c` the workflow `d`;
+/// after `a` and `d` `e`; `f` needs `b` and is skipped; `g` comes after `b` and `e`, however they ended; `h`
+/// has no items, and `i` comes after it.
 pub(super) const OUTER: u64 = 40;
 /// The workflow that `d` is.
 pub(super) const INNER: u64 = 41;
@@ -234,7 +235,8 @@ impl Run {
         found
     }
 
-    /// Lets all that happens be as it is, but the first event that is like this happen before the first that is like that.
+    /// Lets all that happens be as it is, but the first event that is like this happen before the first that
+    /// is like that.
     pub(super) fn move_before(&mut self, this: impl Fn(&What) -> bool, that: impl Fn(&What) -> bool) {
         let moment = self.events.iter().find(|event| that(&event.what)).unwrap().at;
         let moved = self.events.iter_mut().find(|event| this(&event.what)).unwrap();
