@@ -442,18 +442,18 @@ export interface NewWorkflow {
   idempotency_key?: string | null | undefined;
   /** What expressions call `input`, kept as it is sent. */
   input?: unknown | undefined;
-  /** `default` unless said. */
+  /** Default: `default`. */
   namespace?: string | null | undefined;
   on_conflict?: OnWorkflowConflict | null | undefined;
   /** What a failure of steps of its own means, as in a definition. */
   on_failure?: string | null | undefined;
-  /** Added to the priority of its steps; 0 unless said. */
+  /** Added to the priority of its steps. Default: 0. */
   priority?: number | null | undefined;
   /** The steps, as in a definition, if it is not of one that the store has. */
   steps?: Record<string, unknown> | null | undefined;
-  /** What its steps are part of, a W3C trace context; what the header says unless said. */
+  /** What its steps are part of, a W3C trace context. Default: that of the header. */
   traceparent?: string | null | undefined;
-  /** The newest unless said. */
+  /** Default: the newest. */
   version?: string | null | undefined;
 }
 
