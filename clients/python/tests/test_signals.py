@@ -150,7 +150,7 @@ class Programs(unittest.TestCase):
         frozen.until("the lease was lost")
         frozen.signal(signal.SIGTERM)
         self.assertEqual(frozen.end(), 0)
-        self.assertEqual((self.client.task(id)["state"], self.client.task(id)["worker_id"]), ("claimed", other))
+        self.assertEqual((self.client.task(id)["state"], self.client.task(id)["worker_id"]), ("running", other))
         told = self.client.finish(
             other, [{"id": id, "lease": claimed[0]["lease"], "outcome": "completed", "result": "mine"}]
         )

@@ -127,7 +127,7 @@ test("a handler that takes too long is asked to stop, and its task is tried agai
   const done = await windlass.wait(id, wait);
   assert.deepEqual([done.result, done.attempt], ["in time", 2], "even from a handler that never ends its place is taken back");
   assert.match(String(reasons[0]), /TimeoutError: timed out after 0.1 s/);
-  assert.equal(done.history.find(({ to }) => to === "waiting_for_retry")?.note, "timed out after 0.1 s");
+  assert.equal(done.history.find(({ reason }) => reason === "failed")?.note, "timed out after 0.1 s");
   assert.match(busy.said.warn.join(), /goes on although it was asked to stop/);
 });
 

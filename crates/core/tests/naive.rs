@@ -440,10 +440,12 @@ struct Step {
 fn may_be_taken_for_a_repeat(task: &Task, command: &Command) -> bool {
     let status = &task.status;
     let Command::Finish { token, outcome, .. } = command else { return false };
-    // A list that was empty, or is done, has completed its step; nothing says that this task was none.
+    // A list that was empty, or is done, has completed its step, and one whose lane is held above has failed it;
+    // nothing says that this task had no list.
     if matches!(outcome, Outcome::Expanded { .. }) {
         let is_holder = status.worker.as_ref() == Some(&token.worker);
-        return status.state == State::Completed && is_holder && token.lease == status.lease;
+        let has_ended = matches!(status.state, State::Completed | State::Failed);
+        return has_ended && is_holder && token.lease == status.lease;
     }
     let looks_alike = match outcome {
         Outcome::Completed { .. } => false,

@@ -79,6 +79,7 @@ const OFTEN_ENOUGH: &[(&str, u64)] = &[
     ("completions", 10_000),
     ("cancels", 500),
     ("checkpoints found", 500),
+    ("claims of what nobody promoted", 20),
     ("clock jumps", 100),
     ("dead letters", 500),
     ("deaf spells", 20),

@@ -191,6 +191,9 @@ fn what_should_have_become_pending() {
     // The report is on its way; then it waits.
     assert!((0..1_000).any(|_| place.task(&retry)["state"] == "waiting_for_retry"));
     finds_no(&waiting().2, "problem");
+    // A worker would take it although nobody promoted it.
+    worker.signal(rustix::process::Signal::TERM);
+    worker.end();
     database(&place).execute("UPDATE tasks SET due_at = due_at - 900000000", []).unwrap();
     let (_, code, findings) = waiting();
     assert_eq!(code, 1);

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn schemas_that_cost_too_much_are_refused_when_they_are_stored() {
         assert_eq!(check(&doubling(10)), Ok(()));
-        let many: Vec<Value> = (0..300).map(|n| json!({ "pattern": format!(r"\pL{{{n}}}") })).collect();
+        let many: Vec<Value> = (0..40).map(|n| json!({ "pattern": format!(r"\pL{{{n}}}") })).collect();
         for (schema, told) in [
             (doubling(25), "more than 10000 keywords"),
             (doubling(60), "levels deep"),

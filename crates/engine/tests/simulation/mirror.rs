@@ -20,6 +20,8 @@ struct Seen {
     holder: Option<WorkerId>,
     /// How its present life ended.
     over: Option<State>,
+    /// Whether it waits for a moment, as far as the store has told.
+    is_timed: bool,
 }
 
 /// One run of a handler.
@@ -65,7 +67,10 @@ impl Mirror {
         for (task, answer) in tasks.iter().zip(answers).filter(|(_, answer)| answer.created) {
             let lane = task.lane.as_ref().map(|lane| (lane.key().to_owned(), lane.limit()));
             let max_attempts = task.max_attempts.map(|max| max.get());
-            self.tasks.insert(answer.id, Seen { lane, max_attempts, ..Seen::default() });
+            self.tasks.insert(
+                answer.id,
+                Seen { lane, max_attempts, is_timed: answer.state.is_timed(), ..Seen::default() },
+            );
         }
     }
 
@@ -81,6 +86,11 @@ impl Mirror {
             }
         }
         None
+    }
+
+    /// Whether a task waited for a moment and nobody promoted it since: a claim may take it all the same.
+    pub(crate) fn is_timed(&self, task: TaskId) -> bool {
+        self.tasks.get(&task).is_some_and(|seen| seen.is_timed)
     }
 
     /// I4, I6, I7, I13, I19: a worker was given a task.
@@ -108,9 +118,9 @@ impl Mirror {
                 return Some(format!("I7: {name} is number {} in lane {key} of {limit}", held + 1));
             }
         }
-        self.tasks
-            .entry(task.id)
-            .and_modify(|seen| (seen.lease, seen.holder) = (lease, Some(worker.clone())));
+        self.tasks.entry(task.id).and_modify(|seen| {
+            (seen.lease, seen.holder, seen.is_timed) = (lease, Some(worker.clone()), false)
+        });
         self.claims.insert((task.id, lease), worker.clone());
         None
     }
@@ -130,6 +140,7 @@ impl Mirror {
             return Some(format!("I2: {command:?} was accepted and {name} never submitted"));
         };
         let before = seen.clone();
+        seen.is_timed = receipt.state.is_timed();
         seen.holder = seen.holder.take().filter(|_| receipt.state.is_held());
         if matches!(command, Command::Retry { .. }) {
             seen.over = None;

@@ -35,8 +35,6 @@ pub(crate) enum Mutant {
     BelievesZombies,
     /// Leases never expire.
     NeverExpires,
-    /// What waits for a moment waits for ever.
-    NeverPromotes,
     /// A leader's term is not looked at.
     ForgetsTerms,
     /// The lease of a leader is given to everybody.
@@ -57,7 +55,6 @@ impl Mutant {
         Self::AnswersClaimsTwice,
         Self::BelievesZombies,
         Self::NeverExpires,
-        Self::NeverPromotes,
         Self::ForgetsTerms,
         Self::CrownsEverybody,
         Self::FiresTwice,
@@ -157,7 +154,6 @@ impl Mutant {
     pub(super) fn due(self, mut due: Due) -> Due {
         match self {
             Self::NeverExpires => due.commands.retain(|command| !matches!(command, Command::Expire { .. })),
-            Self::NeverPromotes => due.commands.retain(|command| !matches!(command, Command::Promote { .. })),
             _ => {}
         }
         due

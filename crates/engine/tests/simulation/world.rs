@@ -241,6 +241,9 @@ impl World {
         if let (Some(worker), Ok(claimed)) = (worker, &turned.claimed) {
             for claimed in claimed {
                 self.count("claims");
+                if self.mirror().is_timed(claimed.task.id) {
+                    self.count("claims of what nobody promoted");
+                }
                 let wrong = self.mirror().claimed(&worker, &claimed.task);
                 self.check(wrong);
             }

@@ -50,7 +50,7 @@ fn a_worker_waits_and_is_woken() {
 fn programs_find_the_same_store() {
     let place = Database::new().place();
     place.submit(&["parent"]);
-    place.drain(&["--exec", "parent=$WINDLASS submit child >&2"]);
+    place.drain(&["--pass-store", "--exec", "parent=$WINDLASS submit child >&2"]);
     let kinds: Vec<Value> = place.tasks().iter().map(|task| task["kind"].clone()).collect();
     assert_eq!(kinds, ["child", "parent"]);
 }

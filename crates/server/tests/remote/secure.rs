@@ -18,7 +18,13 @@ fn a_server_is_known_by_its_authority() {
     let trusting = Place::new().with("WINDLASS_SERVER", &*url).with("WINDLASS_CA_FILE", ca);
     let id = trusting.submit(&["x", "7"]);
     // A program of a worker finds the file, too.
-    trusting.drain(&["--exec", r#"x=cd / && "$WINDLASS" submit y >/dev/null && cat"#, "--exec", "y=cat"]);
+    trusting.drain(&[
+        "--pass-store",
+        "--exec",
+        r#"x=cd / && "$WINDLASS" submit y >/dev/null && cat"#,
+        "--exec",
+        "y=cat",
+    ]);
     assert_eq!(trusting.task(&id)["result"], 7);
     assert_eq!(trusting.tasks().len(), 2);
     let by_address = format!("https://{}", server.address);

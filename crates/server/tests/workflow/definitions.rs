@@ -97,12 +97,12 @@ fn lanes_that_are_held_above_are_told() {
     );
     let both = place.run(&["definition", "lint", "outer.yaml", "inner.yaml"]);
     assert_eq!(both.code, 2);
-    assert!(both.out.starts_with(&format!("outer.yaml:3:36: steps.call.lane.key: {told}")), "{}", both.out);
+    assert!(both.out.starts_with(&format!("outer.yaml:3:41: steps.call.lane.key: {told}")), "{}", both.out);
     text(&place, &["definition", "apply", "inner.yaml"]);
-    place.run(&["definition", "apply", "outer.yaml"]).told(2, told);
+    place.run(&["definition", "apply", "outer.yaml"]).told(1, told);
     place
         .run(&["workflow", "start", "--file", "outer.yaml"])
-        .told(2, "\"inner/write\" asks for the lane \"db\"");
+        .told(1, "\"inner/write\" asks for the lane \"db\"");
 }
 
 #[test]

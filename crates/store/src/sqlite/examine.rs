@@ -161,7 +161,7 @@ fn lanes(connection: &Connection, found: &mut Examination) {
         let (namespace, lane, taken): (String, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(format!("lane {lane:?} of namespace {namespace:?}, {taken} in progress"))
     };
-    let in_progress = "state = 'pending' OR state = 'claimed' OR state = 'running' OR waits = 'workflow' \
+    let in_progress = "state = 'pending' OR state = 'claimed' OR state = 'running' OR waits IS 'workflow' \
         OR (lane_strict = 1 AND due_at IS NOT NULL)";
     let overfull = "SELECT namespace, lane, count(*) AS taken FROM tasks WHERE slot = 1 GROUP BY namespace, lane \
         HAVING taken > max(lane_limit)";

@@ -118,7 +118,7 @@ struct ClaimedJson<'a> {
 ///
 /// What it answers is the worker's until it reports, or is silent for too long.
 #[utoipa::path(post, path = "/v1/workers/{id}/claim", tag = "workers", params(
-    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
+    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, description = SECRET)),
     request_body = ClaimJson, responses((status = 200, description = "Tasks, best first; none, if there are none", body = ClaimedJson)))]
 async fn claim(
     Shared(app): Shared<App>,

@@ -104,7 +104,7 @@ async fn apply(
 /// The same report again is accepted again, and changes nothing. One that is refused does not hinder the
 /// others.
 #[utoipa::path(post, path = "/v1/workers/{id}/finish", tag = "workers", params(
-    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
+    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, description = SECRET)),
     request_body = OutcomesJson, responses((status = 200, description = "One answer each", body = ReportedOutcomesJson)))]
 async fn finish(
     Shared(app): Shared<App>,
@@ -128,7 +128,7 @@ struct ReportsJson {
 
 /// Tell how far attempts are: progress, lines of log, and where a next attempt would go on
 #[utoipa::path(post, path = "/v1/workers/{id}/report", tag = "workers", params(
-    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, pattern = r"^wlw_[0-9a-f]{64}$", description = SECRET)),
+    ("id" = String, Path), ("Windlass-Worker-Secret" = String, Header, description = SECRET)),
     request_body = ReportsJson, responses((status = 200, description = "One answer each", body = ReportedOutcomesJson)))]
 async fn report(
     Shared(app): Shared<App>,

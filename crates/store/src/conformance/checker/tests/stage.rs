@@ -139,7 +139,9 @@ pub(super) fn worker(name: &str) -> WorkerId {
 
 /// A task whose retries are due at once.
 pub(super) fn task(id: TaskId) -> NewTask {
-    let retry = RetryPolicy { backoff: Backoff::None, ..RetryPolicy::default() };
+    // As long as between two things that happen.
+    let retry =
+        RetryPolicy { backoff: Backoff::Fixed, base: Duration::from_millis(1), ..RetryPolicy::default() };
     NewTask { retry, ..NewTask::new(id, Name::kind(KIND).unwrap(), Json::default()) }
 }
 
