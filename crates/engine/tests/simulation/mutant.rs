@@ -152,9 +152,8 @@ impl Mutant {
 
     /// What is due, with what is broken.
     pub(super) fn due(self, mut due: Due) -> Due {
-        match self {
-            Self::NeverExpires => due.commands.retain(|command| !matches!(command, Command::Expire { .. })),
-            _ => {}
+        if matches!(self, Self::NeverExpires) {
+            due.commands.retain(|command| !matches!(command, Command::Expire { .. }));
         }
         due
     }
