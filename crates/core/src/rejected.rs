@@ -166,6 +166,14 @@ pub enum Rejected {
         /// The id.
         task: TaskId,
     },
+    /// A workflow reserves this id for one of its steps or items.
+    #[error("the id {task} belongs to the workflow {workflow}; submit the task with another id")]
+    IdReserved {
+        /// The id.
+        task: TaskId,
+        /// The workflow.
+        workflow: WorkflowId,
+    },
     /// Only final tasks may be deleted.
     #[error("task {task} is {state}; only final tasks can be deleted, so cancel it first")]
     NotFinal {
@@ -424,7 +432,7 @@ impl Rejected {
             Self::WrongWorker { .. } => "wrong_worker",
             Self::LeaseLost { .. } => "lease_lost",
             Self::KeyConflict { .. } | Self::KeyTaken { .. } => "key_conflict",
-            Self::IdConflict { .. } => "id_conflict",
+            Self::IdConflict { .. } | Self::IdReserved { .. } => "id_conflict",
             Self::NotFinal { .. } => "not_final",
             Self::LaneFull { .. } => "lane_full",
             Self::QueuePaused { .. } => "queue_paused",
