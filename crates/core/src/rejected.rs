@@ -320,8 +320,10 @@ pub enum Rejected {
         /// Until when.
         until: Timestamp,
     },
-    /// A workflow with this id, or one so like it that their steps would be the same, exists.
-    #[error("a workflow with id {workflow}, or one very like it, exists already; start it with another id")]
+    /// A workflow with this id exists, or a task with an id that the workflow would reserve.
+    #[error(
+        "a workflow with id {workflow}, or a task with the id of one of its steps, exists already; start it with another id"
+    )]
     WorkflowIdConflict {
         /// The id.
         workflow: WorkflowId,
