@@ -45,8 +45,8 @@ impl Tx {
         Ok(submitted)
     }
 
-    /// Submits tasks after a look at what is there: keys, ids, entities, workflows. Any refusal is that of the
-    /// whole batch.
+    /// Submits tasks after a look at what is there: keys, ids, entities, workflows. Any refusal is that of
+    /// the whole batch.
     pub(super) async fn submit_known(
         &mut self,
         tasks: Vec<NewTask>,
