@@ -34,6 +34,9 @@ class Ids(unittest.TestCase):
         moments = [one.int >> 80 for one in made]
         self.assertEqual(moments, sorted(moments))
 
+    def test_of_tasks_are_never_those_of_steps(self) -> None:
+        self.assertTrue(all(uuid.UUID(ids.task_id()).int >> 31 & 7 == 7 for _ in range(1000)))
+
     def test_of_workflows_leave_room_for_their_tasks(self) -> None:
         made = {uuid.UUID(ids.workflow_id()).int for _ in range(1000)}
         self.assertEqual(len(made), 1000)

@@ -1,9 +1,12 @@
 /** Ids that callers choose: UUIDs of version 7, so that those made later are greater. */
 import { randomBytes } from "node:crypto";
 
-/** A new id for a task. */
+/** A new id for a task. The first three of its last 34 bits are ones: no step of a workflow has such an id. */
 export function taskId(now = Date.now()): string {
-  return written(bytes(now));
+  const made = bytes(now);
+  made[11]! |= 0x03;
+  made[12]! |= 0x80;
+  return written(made);
 }
 
 /** A new secret for a worker: what proves to the server that a caller is that worker. */

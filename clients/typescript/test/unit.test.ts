@@ -15,6 +15,13 @@ test("ids are UUIDs of version 7 that grow with time", () => {
   assert.ok(one < two && taskId() !== taskId());
 });
 
+test("no step of a workflow can have the id of a new task", () => {
+  for (let n = 0; n < 1000; n++) {
+    const bits = BigInt(`0x${taskId().replaceAll("-", "")}`);
+    assert.equal((bits >> 31n) & 7n, 7n);
+  }
+});
+
 test("ids of workflows leave their last 34 bits to their tasks", () => {
   for (let n = 0; n < 100; n++) {
     const bits = BigInt(`0x${workflowId().replaceAll("-", "")}`);

@@ -166,6 +166,14 @@ pub enum Rejected {
         /// The id.
         task: TaskId,
     },
+    /// A workflow reserves this id for one of its steps or items.
+    #[error("the id {task} belongs to the workflow {workflow}; submit the task with another id")]
+    IdReserved {
+        /// The id.
+        task: TaskId,
+        /// The workflow.
+        workflow: WorkflowId,
+    },
     /// Only final tasks may be deleted.
     #[error("task {task} is {state}; only final tasks can be deleted, so cancel it first")]
     NotFinal {
@@ -312,8 +320,10 @@ pub enum Rejected {
         /// Until when.
         until: Timestamp,
     },
-    /// A workflow with this id, or one so like it that their steps would be the same, exists.
-    #[error("a workflow with id {workflow}, or one very like it, exists already; start it with another id")]
+    /// A workflow with this id exists, or a task with an id that the workflow would reserve.
+    #[error(
+        "a workflow with id {workflow}, or a task with the id of one of its steps, exists already; start it with another id"
+    )]
     WorkflowIdConflict {
         /// The id.
         workflow: WorkflowId,
@@ -424,7 +434,7 @@ impl Rejected {
             Self::WrongWorker { .. } => "wrong_worker",
             Self::LeaseLost { .. } => "lease_lost",
             Self::KeyConflict { .. } | Self::KeyTaken { .. } => "key_conflict",
-            Self::IdConflict { .. } => "id_conflict",
+            Self::IdConflict { .. } | Self::IdReserved { .. } => "id_conflict",
             Self::NotFinal { .. } => "not_final",
             Self::LaneFull { .. } => "lane_full",
             Self::QueuePaused { .. } => "queue_paused",

@@ -44,7 +44,7 @@ const MOST_PAGES: f64 = 1500.0;
 
 /// What the calls act on. `{flow}` is a workflow in process, `{done}` one that is complete, `{step}` a step
 /// of the first.
-const CALLS: [&str; 56] = [
+const CALLS: [&str; 57] = [
     "SELECT submit('k', '1')",
     "SELECT submit('k', '1', key => 'one', tags => '{a,b}', actor => 'ada')",
     "SELECT submit('k', '1', key => 'one')",
@@ -58,6 +58,7 @@ const CALLS: [&str; 56] = [
     "SELECT submit_many('[{\"kind\": \"k\", \"key\": \"one\"}, {\"kind\": \"new\", \"lane\": \"narrow\"}, {\"kind\": \"k\", \"key\": \"one\"}]')",
     "UPDATE listening SET until = clock_timestamp() + interval '1 hour'",
     "SELECT submit('k', '1')",
+    "SELECT submit('k', '1', id => '01900000-0000-7000-8000-000000020000')",
     "DELETE FROM history_rows WHERE task = (SELECT max(task) FROM history_rows) -- fails",
     "INSERT INTO workflow_history VALUES (0, 1, 'pending', now())",
     "DELETE FROM workflow_history WHERE workflow = 0",

@@ -4,10 +4,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
 use windlass_core::{
-    Ageing, Entity, Json, Lane, Name, NewTask, OnConflict, Rejected, Start, TaskId, TraceParent,
+    Ageing, Entity, Json, Lane, Name, NewTask, OnConflict, Rejected, Start, TaskId, TraceParent, WorkflowId,
 };
+use windlass_store::conformance::{ad_hoc, definition, workflow_id};
 use windlass_store::postgres::{Options, PostgresStore, Schema};
 use windlass_store::{Error, Reads, Store, Writes};
 use windlass_testbed::postgres;
@@ -81,6 +84,66 @@ async fn a_refused_task_leaves_the_transaction_usable() {
     transaction.commit().await.unwrap();
     assert!(store.task(id(6)).await.unwrap().is_some());
     assert_eq!(store.task(id(3)).await.unwrap(), None);
+}
+
+/// The same for SQL functions as for programs.
+#[tokio::test]
+async fn an_id_that_a_workflow_reserves_is_refused() {
+    let (store, mut client) = open("reserved").await;
+    let flow = store.start(ad_hoc(1, definition(json!({ "a": {}, "b": {} })))).await.unwrap().id;
+    let lone = |id| NewTask { id, ..task(1) };
+    let many = async |client: &Client, id: TaskId| {
+        let tasks = format!(r#"[{{"kind": "k"}}, {{"kind": "k", "id": "{id}"}}]"#);
+        client.query(&format!("SELECT reserved.submit_many('{tasks}'::json)"), &[]).await
+    };
+    let said = |error: &tokio_postgres::Error| {
+        let error = error.as_db_error().unwrap();
+        (error.code().code().to_owned(), error.message().to_owned())
+    };
+    let before = store.counts().await.unwrap();
+    let transaction = client.transaction().await.unwrap();
+    for id in [flow.step(0), *flow.items(0).start(), *flow.items(1).end(), *flow.reserved().end()] {
+        let refused = store.submit_in(&transaction, vec![lone(id)]).await;
+        assert_eq!(refused, Err(Rejected::IdReserved { task: id, workflow: flow }.into()));
+    }
+    transaction.commit().await.unwrap();
+    for id in [*flow.items(0).start(), *flow.items(1).end(), *flow.reserved().end()] {
+        let refused = client.query(&format!("SELECT reserved.submit('k', id => '{id}')"), &[]).await;
+        let why = Rejected::IdReserved { task: id, workflow: flow };
+        assert_eq!(said(&refused.unwrap_err()), ("23505".into(), why.to_string()));
+        let refused = store.submit(vec![task(8), lone(id)]).await.unwrap_err().to_string();
+        assert_eq!(said(&many(&client, id).await.unwrap_err()), ("23505".into(), refused));
+    }
+    assert_eq!(store.counts().await.unwrap(), before);
+    // Those that it does not reserve, and those that a workflow would if it existed.
+    for id in [flow.at(0), flow.at(u64::MAX), workflow_id(2).step(0)] {
+        many(&client, id).await.unwrap();
+    }
+    let transaction = client.transaction().await.unwrap();
+    store.submit_in(&transaction, vec![lone(workflow_id(3).step(7))]).await.unwrap();
+    transaction.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn sql_knows_which_ids_are_reserved() {
+    let (_store, client) = open("reserving").await;
+    let places = [0, 1, (1 << 17) - 1, 1 << 17, (100_001 << 17) - 1, 100_001 << 17, (1 << 34) - 1];
+    let flows = [[0xff; 16], [0; 16], *workflow_id(1).as_bytes()].map(TaskId::from_bytes).map(WorkflowId::of);
+    let mut ids: Vec<_> = flows.iter().flat_map(|flow| places.map(|place| flow.at(place))).collect();
+    let fresh = client.query("SELECT reserving.fresh_id(now()) FROM generate_series(1, 1000)", &[]).await;
+    let fresh: Vec<Uuid> = fresh.unwrap().iter().map(|row| row.get(0)).collect();
+    for id in &fresh {
+        assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122), "{id}");
+        assert_eq!(WorkflowId::reserving(TaskId::new(*id)), None, "{id}");
+    }
+    let random = client.query("SELECT gen_random_uuid() FROM generate_series(1, 1000)", &[]).await.unwrap();
+    ids.extend(random.iter().map(|row| TaskId::new(row.get(0))));
+    for id in ids {
+        let uuid = Uuid::from_bytes(*id.as_bytes());
+        let row = client.query_one("SELECT reserving.reserving($1)", &[&uuid]).await.unwrap();
+        let reserving = row.get::<_, Option<Uuid>>(0).map(WorkflowId::new);
+        assert_eq!(reserving, WorkflowId::reserving(id), "{id}");
+    }
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ def _uuid7() -> int:
 
 
 def task_id() -> str:
-    """A new id for a task."""
-    return str(uuid.UUID(int=_uuid7()))
+    """A new id for a task. The first three of its last 34 bits are ones: no step of a workflow has such an id."""
+    return str(uuid.UUID(int=_uuid7() | 0b111 << _PLACE_BITS - 3))
 
 
 def workflow_id() -> str:

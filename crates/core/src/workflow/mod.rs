@@ -58,6 +58,7 @@ pub use steer::Steering;
 pub use view::{BlockingReason, ExecutionContext, ExecutionStatus};
 
 use crate::id::TaskId;
+use crate::limits;
 use crate::name::{Name, stored_text};
 use crate::rejected::Invalid;
 use crate::state::State;
@@ -124,6 +125,20 @@ impl WorkflowId {
     pub fn tasks(self) -> RangeInclusive<TaskId> {
         let last = self.0.as_u128() | ((1 << PLACE_BITS) - 1);
         TaskId::from_bytes(*self.0.as_bytes())..=TaskId::from_bytes(last.to_be_bytes())
+    }
+
+    /// The ids that this workflow reserves for its steps and items, whether it has them or not.
+    #[must_use]
+    pub fn reserved(self) -> RangeInclusive<TaskId> {
+        let end = (limits::STEPS as u64 + 1) << ITEM_BITS;
+        self.step(0)..=self.at(end - 1)
+    }
+
+    /// The workflow that reserves this id for one of its steps or items, if that workflow exists. None if no
+    /// step or item can have this id, as is so for the ids that Windlass makes for other tasks.
+    #[must_use]
+    pub fn reserving(task: TaskId) -> Option<Self> {
+        Some(Self::of(task)).filter(|id| id.reserved().contains(&task))
     }
 
     /// Where the items of a step are.
@@ -467,7 +482,28 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits;
+
+    #[test]
+    fn a_workflow_reserves_the_ids_of_its_steps_and_items() {
+        let id = WorkflowId::new(Uuid::from_u128(0x0189_0a5d_ac96_774b_bcce_b302_099a_8057));
+        let last = u32::try_from(limits::STEPS).unwrap() - 1;
+        for step in [0, 1, 1000, last] {
+            for item in [None, Some(0), Some((1 << ITEM_BITS) - 2)] {
+                assert_eq!(WorkflowId::reserving(id.task(Place { step, item })), Some(id));
+            }
+        }
+        let none = [
+            0,
+            1,
+            (1 << ITEM_BITS) - 1,
+            Place { step: last + 1, item: None }.number(),
+            0b111 << 31,
+            u64::MAX,
+        ];
+        for number in none {
+            assert_eq!(WorkflowId::reserving(id.at(number)), None, "{number}");
+        }
+    }
 
     #[test]
     fn places_are_read_from_ids() {

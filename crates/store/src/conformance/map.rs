@@ -2,15 +2,15 @@
 
 use serde_json::json;
 use windlass_core::{
-    By, Command, Counts, Place, Reason, Rejected, State, Steering, TaskId, Token, Waits, WorkerId,
+    By, Command, Counts, NewTask, Place, Reason, Rejected, State, Steering, TaskId, Token, Waits, WorkerId,
     WorkflowId, WorkflowState, limits,
 };
 
 use super::{
     Case, ad_hoc, claim_of, completed, definition, definition_of, expanded, failed, failed_for_good, finish,
-    ids, scenarios, token,
+    ids, scenarios, token, workflow_id,
 };
-use crate::{Claimed, Turn};
+use crate::{Claimed, Error, Turn};
 
 scenarios![
     a_list_is_run_over_and_gathered_in_order,
@@ -34,7 +34,46 @@ scenarios![
     an_item_of_a_settled_step_does_not_run_again,
     a_crash_between_items_loses_nothing,
     a_stale_token_makes_no_items,
+    a_lone_task_takes_no_id_of_an_item,
+    a_lone_task_may_have_such_an_id_without_the_workflow,
 ];
+
+/// The ids of items are known before the list is made.
+async fn a_lone_task_takes_no_id_of_an_item(case: &Case) {
+    let worker = case.worker("w").await;
+    let id = case.start(1, json!({ "a": { "map": { "over": "x" } }, "b": { "needs": ["a"] } })).await;
+    let (before, other) = (case.snapshot().await, case.task());
+    let last = u32::try_from(limits::STEPS).unwrap() - 1;
+    let places = [(0, None), (0, Some(0)), (0, Some(1)), (1, Some(7)), (9, None), (last, Some(last))];
+    for (step, item) in places {
+        let lone = NewTask { id: id.task(Place { step, item }), ..case.task() };
+        let rejected = Rejected::IdReserved { task: lone.id, workflow: id };
+        assert_eq!(case.refused(lone.clone()).await, rejected);
+        let refused = case.store().submit(vec![other.clone(), lone]).await;
+        assert_eq!(refused, Err(Error::InBatch { index: 1, rejected }));
+        assert_eq!(case.snapshot().await, before);
+    }
+    case.submit(other).await;
+    case.work(&worker, expanded(&["1", "2"], None)).await;
+    while case.flow(id).await != WorkflowState::Complete {
+        case.work(&worker, completed("1")).await;
+    }
+}
+
+/// The workflow can then not be started.
+async fn a_lone_task_may_have_such_an_id_without_the_workflow(case: &Case) {
+    case.start(1, json!({ "a": {} })).await;
+    for (n, place) in [(2, Place { step: 0, item: None }), (3, Place { step: 4, item: Some(7) })] {
+        let id = workflow_id(n);
+        let lone = NewTask { id: id.task(place), ..case.task() };
+        assert_eq!(case.submit(lone.clone()).await, lone.id);
+        assert_eq!(case.refused(lone.clone()).await, Rejected::IdConflict { task: lone.id });
+        let before = case.snapshot().await;
+        let refusal = case.start_refusal(ad_hoc(n, definition(json!({ "a": {} })))).await;
+        assert_eq!(refusal, Rejected::WorkflowIdConflict { workflow: id });
+        assert_eq!(case.snapshot().await, before);
+    }
+}
 
 /// A workflow of a step with a list and one that needs it; the first is expanded to these items.
 async fn mapped(case: &Case, worker: &WorkerId, items: &[&str], most: Option<u32>) -> WorkflowId {

@@ -6,7 +6,7 @@ mod lanes;
 mod rows;
 mod workflows;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ struct Rows {
     closed: bool,
     last_seq: u64,
     tasks: BTreeMap<u64, Record>,
-    seqs: HashMap<TaskId, u64>,
+    seqs: BTreeMap<TaskId, u64>,
     workers: BTreeMap<WorkerId, Worker>,
     leader: Option<Leadership>,
     paused: BTreeSet<(Name, Name)>,

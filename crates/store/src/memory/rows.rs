@@ -2,7 +2,7 @@
 
 use windlass_core::{
     Before, Changes, Command, Entry, Json, Name, NewTask, OnConflict, Rejected, State, Task, TaskChange,
-    TaskId, Term, Timestamp, WorkerId, limits, set_back, transition,
+    TaskId, Term, Timestamp, WorkerId, WorkflowId, limits, set_back, transition,
 };
 
 use super::Rows;
@@ -69,6 +69,11 @@ impl Rows {
                 OnConflict::Return => Ok(Submitted { id: task.id, state: task.status.state, created: false }),
                 OnConflict::Reject => Err(Rejected::KeyConflict { key: key.clone(), existing: task.id }),
             };
+        }
+        if let Some(workflow) = WorkflowId::reserving(new.id)
+            && self.workflow(workflow).is_some()
+        {
+            return Err(Rejected::IdReserved { task: new.id, workflow });
         }
         if self.seqs.contains_key(&new.id) {
             return Err(Rejected::IdConflict { task: new.id });

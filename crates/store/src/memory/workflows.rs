@@ -138,8 +138,7 @@ impl Rows {
             let held = new.parent.as_ref().map_or_else(Vec::new, |token| self.lanes_held(Some(token.task)));
             new.check_lanes(&blueprint, &held)?;
         }
-        let mut steps = (0..blueprint.len()).map(|step| new.id.step(step));
-        if self.workflow(new.id).is_some() || steps.any(|step| self.seqs.contains_key(&step)) {
+        if self.workflow(new.id).is_some() || self.seqs.range(new.id.reserved()).next().is_some() {
             return Err(Rejected::WorkflowIdConflict { workflow: new.id });
         }
         if let Source::AdHoc(_) = &new.source {

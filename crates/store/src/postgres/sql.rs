@@ -118,7 +118,7 @@ macro_rules! statements {
 
 statements! {
     hot: alive submit end update history count claim now lock_workflows lock_lanes_of load_live update_workflow count_workflows add_activity;
-    cold: lock_lanes load_ended exists find_keys find_ids find_entities fill amend reopen
+    cold: lock_lanes load_ended exists first_between find_keys find_ids find_entities find_workflows fill amend reopen
     pick pick_one delete delete_history notes_of put_notes workers_of put_worker
     heartbeat held delete_worker forget_workers last_heartbeat set_back_workers set_back_tasks workers lock_leader check_leader leader put_leader pause_queue
     resume_queue paused_queues put_entity delete_entity entities has_entity lock_schedules schedule schedules

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_core::{Entry, Json, Lane, Name, NewTask, OnConflict, Rejected, Task, TaskId, Timestamp};
+use windlass_core::{
+    Entry, Json, Lane, Name, NewTask, OnConflict, Rejected, Task, TaskId, Timestamp, WorkflowId,
+};
 
 use super::board::{Board, LaneKey, lane_of};
 use super::failure::Failure;
 use super::floor::Opened;
 use super::row::{self, moment, signed, uuid};
 use super::tx::{Args, Tx, args};
+use super::workflow_row::wide;
 use crate::error::Result;
 use crate::request::{Submitted, in_batch};
 use crate::text::to_json;
@@ -22,7 +25,9 @@ type Begun = (Task, Json, Entry);
 
 /// Whether these can be submitted without looking first: if one of them exists already, the statement fails.
 pub(super) fn is_plain(tasks: &[NewTask]) -> bool {
-    tasks.iter().all(|task| task.required_entity().is_none())
+    let is_plain =
+        |task: &NewTask| task.required_entity().is_none() && WorkflowId::reserving(task.id).is_none();
+    tasks.iter().all(is_plain)
 }
 
 impl Tx {
@@ -40,8 +45,8 @@ impl Tx {
         Ok(submitted)
     }
 
-    /// Submits tasks after a look at what is there: keys, ids, entities. Any refusal is that of the whole
-    /// batch.
+    /// Submits tasks after a look at what is there: keys, ids, entities, workflows. Any refusal is that of
+    /// the whole batch.
     pub(super) async fn submit_known(
         &mut self,
         tasks: Vec<NewTask>,
@@ -49,14 +54,22 @@ impl Tx {
     ) -> Result<Vec<Submitted>, Failure> {
         let len = tasks.len();
         self.lock_lanes(&tasks.iter().filter_map(lane_of_new).collect()).await;
+        let reserving = workflow_args(&tasks);
+        let looks_for_workflows = reserving.is_some();
+        if let Some(args) = reserving {
+            self.send(|sql| &sql.find_workflows, args).await;
+        }
         self.send(|sql| &sql.find_keys, key_args(&tasks)).await;
         self.send(|sql| &sql.find_ids, id_args(&tasks)).await;
         self.send(|sql| &sql.find_entities, entity_args(&tasks)).await;
         self.send(|sql| &sql.now, args![self.inner.clock.given() => TIMESTAMPTZ]).await;
         let answers = self.answers().await?;
-        let [.., keys, ids, entities, now] = &answers[..] else { return Err(Failure::Moved) };
+        let [before @ .., keys, ids, entities, now] = &answers[..] else { return Err(Failure::Moved) };
         let now: Timestamp = row::time(&now.rows[0], 0)?;
         let mut known = Known::default();
+        if let Some(workflows) = before.last().filter(|_| looks_for_workflows) {
+            known.note_workflows(&workflows.rows)?;
+        }
         known.note_keys(&keys.rows)?;
         known.note_ids(&ids.rows)?;
         known.note_entities(&entities.rows)?;
@@ -135,6 +148,7 @@ pub(super) struct Known {
     keys: HashMap<(Name, Name, String), (TaskId, windlass_core::State)>,
     ids: HashSet<TaskId>,
     entities: HashSet<(Name, String)>,
+    workflows: HashSet<WorkflowId>,
 }
 
 pub(super) enum Admitted {
@@ -162,6 +176,11 @@ impl Known {
         Ok(())
     }
 
+    pub(super) fn note_workflows(&mut self, rows: &[Row]) -> Result<()> {
+        self.workflows.extend(readable(rows.iter().map(|row| Ok(WorkflowId::of(row::id(row, 0)?))))?);
+        Ok(())
+    }
+
     /// What becomes of one task, as far as is known.
     pub(super) fn admit(&mut self, task: NewTask, now: Timestamp) -> Result<Admitted, Rejected> {
         let key = task.key.clone().map(|key| (task.namespace.clone(), task.kind.clone(), key));
@@ -172,6 +191,11 @@ impl Known {
                 OnConflict::Return => Ok(Admitted::Known(Submitted { id, state, created: false })),
                 OnConflict::Reject => Err(Rejected::KeyConflict { key: text.clone(), existing: id }),
             };
+        }
+        if let Some(workflow) = WorkflowId::reserving(task.id)
+            && self.workflows.contains(&workflow)
+        {
+            return Err(Rejected::IdReserved { task: task.id, workflow });
         }
         if !self.ids.insert(task.id) {
             return Err(Rejected::IdConflict { task: task.id });
@@ -196,6 +220,12 @@ fn readable<T>(rows: impl Iterator<Item = Result<T, row::Foreign>>) -> Result<Ve
 
 pub(super) fn id_args(tasks: &[NewTask]) -> Args {
     args![tasks.iter().map(|task| uuid(task.id)).collect::<Vec<_>>() => UUID_ARRAY]
+}
+
+/// The workflows that would reserve ids of these tasks, if there are any.
+pub(super) fn workflow_args(tasks: &[NewTask]) -> Option<Args> {
+    let ids: Vec<_> = tasks.iter().filter_map(|task| WorkflowId::reserving(task.id)).map(wide).collect();
+    (!ids.is_empty()).then(|| args![ids => UUID_ARRAY])
 }
 
 pub(super) fn key_args(tasks: &[NewTask]) -> Args {

@@ -7,7 +7,7 @@ use windlass_core::{Lane, NewTask, OnConflict, Start, Timestamp};
 
 use super::failure::Failure;
 use super::row;
-use super::submit::{Admitted, Known, created, entity_args, id_args, key_args};
+use super::submit::{Admitted, Known, created, entity_args, id_args, key_args, workflow_args};
 use super::tx::Args;
 use super::{PostgresStore, Statement};
 use crate::error::{Error, Result};
@@ -39,6 +39,9 @@ impl PostgresStore {
         check_batch(&tasks)?;
         let sql = &self.inner.sql;
         let mut known = Known::default();
+        if let Some(args) = workflow_args(&tasks) {
+            known.note_workflows(&ask(transaction, &sql.find_workflows, args).await?)?;
+        }
         known.note_keys(&ask(transaction, &sql.find_keys, key_args(&tasks)).await?)?;
         known.note_ids(&ask(transaction, &sql.find_ids, id_args(&tasks)).await?)?;
         known.note_entities(&ask(transaction, &sql.find_entities, entity_args(&tasks)).await?)?;

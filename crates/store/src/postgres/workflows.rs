@@ -237,10 +237,9 @@ impl Tx {
             let held = self.lanes_held(new.parent.as_ref().map(|token| token.task)).await?;
             new.check_lanes(&blueprint, &held)?;
         }
-        let ids: Vec<_> = (0..blueprint.len()).map(|step| uuid(new.id.step(step))).collect();
-        let taken = self.ask(|sql| &sql.exists, args![ids => UUID_ARRAY]).await?;
+        let taken = self.ask(|sql| &sql.first_between, range_args(&new.id.reserved())).await?;
         let known = self.ask(|sql| &sql.workflow, args![wide(new.id) => UUID]).await?;
-        if row::get::<bool>(&taken.rows[0], 0)? || !known.rows.is_empty() {
+        if !taken.rows.is_empty() || !known.rows.is_empty() {
             return Err(Rejected::WorkflowIdConflict { workflow: new.id }.into());
         }
         let definition = match definition {

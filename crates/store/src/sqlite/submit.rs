@@ -1,7 +1,7 @@
 //! Accepting tasks.
 
 use rusqlite::Row;
-use windlass_core::{NewTask, OnConflict, Rejected};
+use windlass_core::{NewTask, OnConflict, Rejected, WorkflowId};
 
 use super::row;
 use super::tx::Tx;
@@ -26,6 +26,11 @@ impl Tx<'_, '_> {
                     OnConflict::Reject => Err(Rejected::KeyConflict { key: key.clone(), existing: id }),
                 });
             }
+        }
+        if let Some(workflow) = WorkflowId::reserving(new.id)
+            && self.read(|sql| &mut sql.has_workflow, [workflow.as_bytes()], |_| Ok(()))?.is_some()
+        {
+            return Ok(Err(Rejected::IdReserved { task: new.id, workflow }));
         }
         // The id is looked up only when there is something else to refuse: the unique index finds it at the
         // insert.

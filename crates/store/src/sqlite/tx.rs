@@ -47,7 +47,7 @@ macro_rules! statements {
 }
 
 statements! {
-    read: workflow_by_id workflow_by_key workflow_of_step expired_workflows definition_by_version newest_definition
+    read: workflow_by_id has_workflow has_tasks_between workflow_by_key workflow_of_step expired_workflows definition_by_version newest_definition
         same_definition definition_versions definition_content steps_between unsettled_between count_steps result_by_id
         task_by_id task_by_key payload claimable due due_to_claim lane_head lane_taken next_parked_lane last_sequence is_paused
         has_entity holder leader last_heartbeat expired attempt_notes last_details schedule count_schedules listened_until other_access_tokens access_token;

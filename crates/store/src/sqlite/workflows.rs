@@ -156,7 +156,11 @@ impl Tx<'_, '_> {
             let held = self.lanes_held(new.parent.as_ref().map(|token| token.task))?;
             new.check_lanes(&blueprint, &held)?;
         }
-        if self.workflow(new.id)?.is_some() {
+        let reserved = new.id.reserved();
+        let range = [reserved.start().as_bytes(), reserved.end().as_bytes()];
+        if self.workflow(new.id)?.is_some()
+            || self.read(|sql| &mut sql.has_tasks_between, range, |_| Ok(()))?.is_some()
+        {
             return Err(Rejected::WorkflowIdConflict { workflow: new.id }.into());
         }
         let definition = match definition {

@@ -1,0 +1,1 @@
+SELECT 1 FROM tasks WHERE id >= ? AND id <= ? LIMIT 1
