@@ -19,7 +19,7 @@ class Script(unittest.TestCase):
         with contextlib.redirect_stdout(said):
             code = conformance.run(str(SCRIPT), server.url, None, both=False)
         self.assertEqual(code, 0, said.getvalue())
-        self.assertIn("26 passed, 0 failed", said.getvalue())
+        self.assertIn("27 passed, 0 failed", said.getvalue())
 
     def test_passes_on_a_file(self) -> None:
         self.play("sqlite")
