@@ -19,6 +19,7 @@ use crate::history::{Entry, Reason};
 use crate::id::TaskId;
 use crate::json::Json;
 use crate::limits;
+use crate::name::Name;
 use crate::rejected::Rejected;
 use crate::state::State;
 use crate::task::{Status, Task};
@@ -49,6 +50,8 @@ pub struct Cascaded {
     pub ended: Option<(TaskId, Ended)>,
     /// What is to be counted of all this, the changes that were told included.
     pub activity: Activity,
+    /// The namespace it is to be counted in, which is the workflow's.
+    pub namespace: Name,
 }
 
 /// How the parents of a step have changed.
@@ -344,6 +347,7 @@ impl Cascade {
             abandoned: self.abandoned,
             ended,
             activity: self.activity,
+            namespace: self.before.namespace,
         }
     }
 

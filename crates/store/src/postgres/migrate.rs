@@ -25,6 +25,7 @@ const MIGRATIONS: &Known = &[
     ("due_to_claim", include_str!("migrations/013_due_to_claim.sql")),
     ("worker_secret", include_str!("migrations/014_worker_secret.sql")),
     ("token_limits", include_str!("migrations/015_token_limits.sql")),
+    ("activity_by_namespace", include_str!("migrations/016_activity_by_namespace.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

@@ -426,7 +426,7 @@ pub(crate) async fn whole(world: &World) {
 
     let at = world.store.now().await.unwrap();
     let since = at.minus(std::time::Duration::from_secs(3 * 3600));
-    let activity = world.store.activity(since).await.unwrap();
+    let activity = world.store.activity(since, None).await.unwrap();
     let definitions = workflows.iter().map(|count| (&count.namespace, &count.name));
     let told = Analytics::new(activity, &health, definitions, since, at);
     let since = moment(since);
