@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use windlass_core::{
-    Analytics, BlockingReason, Connections, ExecutionContext, Place, Readiness, State, StepState,
-    SystemHealth, TaskId, Timestamp, Waits, Workflow, WorkflowId, WorkflowState,
+    Analytics, BlockingReason, Connections, Entry, ExecutionContext, Place, Readiness, Reason, State,
+    StepState, SystemHealth, TaskId, Timestamp, Waits, Workflow, WorkflowId, WorkflowState,
 };
 use windlass_store::{Page, Reads, ReadyWorkflow, Record, Store, WorkflowFilter, WorkflowRecord};
 
@@ -42,8 +42,10 @@ pub(crate) async fn workflow(world: &mut World, id: WorkflowId) {
 }
 
 fn last_failure(record: &Record) -> Option<Timestamp> {
-    let is_failure = |to| matches!(to, State::WaitingForRetry | State::Failed | State::DeadLetter);
-    record.history.iter().rev().find(|entry| is_failure(entry.to)).map(|entry| entry.at)
+    let is_failure = |entry: &&Entry| {
+        entry.reason == Reason::Failed || matches!(entry.to, State::Failed | State::DeadLetter)
+    };
+    record.history.iter().rev().find(is_failure).map(|entry| entry.at)
 }
 
 /// What the core says about each task.
@@ -359,7 +361,7 @@ async fn transitions(world: &World, record: &WorkflowRecord, tasks: &[Record]) {
     assert_eq!(world.rows(&sql).await, expected);
     for task in tasks {
         let step = task.task.id;
-        let mut told: Vec<(StepState, &windlass_core::Entry)> = Vec::new();
+        let mut told: Vec<(StepState, &Entry)> = Vec::new();
         for line in &task.history {
             let word = match line.reason.word() {
                 "expanded" | "nested" if line.to == State::Waiting => StepState::InProgress,
