@@ -341,14 +341,8 @@ impl Cascade {
             (before, change)
         });
         let workflow = (self.after != self.before).then_some(WorkflowChange { after: self.after, entries });
-        Cascaded {
-            tasks: tasks.collect(),
-            workflow,
-            abandoned: self.abandoned,
-            ended,
-            activity: self.activity,
-            namespace: self.before.namespace,
-        }
+        let (abandoned, activity, namespace) = (self.abandoned, self.activity, self.before.namespace);
+        Cascaded { tasks: tasks.collect(), workflow, abandoned, ended, activity, namespace }
     }
 
     /// Where the workflow goes.
