@@ -46,7 +46,7 @@ const FILL: &str = "SET search_path = windlass;
     SELECT seq, 'completed', 1, 1, 'gone', now(), now(), now(), now(), 0, 4, true, 'null', true FROM tasks;
     INSERT INTO counts VALUES ('default', 'default', 'work', true, 'completed', 0, {finished} * 4);
     INSERT INTO workflow_counts VALUES ('default', 'diamond', 'complete', 0, {finished});
-    INSERT INTO activity VALUES (date_trunc('minute', now()), 0, {finished}, {finished}, 0, 0, {finished} * 4, 0, 0)";
+    INSERT INTO activity VALUES (date_trunc('minute', now()), 0, {finished}, {finished}, 0, 0, {finished} * 4, 0, 0, 'default')";
 
 /// All of it.
 pub(crate) fn measure(runtime: &Runtime, args: &Args, table: &mut Table) -> Result<()> {

@@ -12,7 +12,7 @@ export type WorkflowState =
   | "waiting_for_dependencies" | "waiting_for_retry" | "blocked_by_failures"
   | "complete" | "error" | "cancelled" | "resolved_manually";
 
-/** How all workflows are doing, and what has happened lately. */
+/** How all workflows are doing, or those of a namespace, and what has happened lately. */
 export interface Analytics {
   /** Workflows that are not over. */
   active_workflows: number;

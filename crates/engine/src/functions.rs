@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use windlass_core::{
-    Analytics, By, Entry, Execution, ExecutionContext, Executions, Json, Name, Patience, Place, Readiness,
-    Reason, Rejected, Stale, State, Steering, StepBackoff, SystemHealth, Task, TaskId, Timestamp, Workflow,
-    WorkflowId, WorkflowState, limits,
+    Analytics, By, Connections, Entry, Execution, ExecutionContext, Executions, Json, Name, Patience, Place,
+    Readiness, Reason, Rejected, Stale, State, Steering, StepBackoff, SystemHealth, Task, TaskId, Timestamp,
+    Workflow, WorkflowId, WorkflowState, limits,
 };
 use windlass_store::{Count, Filter, Page, ReadyWorkflow, Result, WorkflowFilter, WorkflowRecord};
 
@@ -275,20 +275,17 @@ impl StateFunctions<'_> {
 pub struct AnalyticsFunctions<'a>(&'a Client);
 
 impl AnalyticsFunctions<'_> {
-    /// What happened since a moment; in the last hour, if none is given.
-    pub async fn metrics(&self, since: Option<Timestamp>) -> Result<Analytics> {
+    /// What happened since a moment, in one namespace. Defaults: since an hour ago, in all namespaces.
+    pub async fn metrics(&self, namespace: Option<&Name>, since: Option<Timestamp>) -> Result<Analytics> {
         let store = self.0.store();
         let at = store.now().await?;
         let since = since.unwrap_or_else(|| at.minus(Duration::from_secs(3600)));
-        let (activity, counts) = (store.activity(since).await?, store.workflow_counts().await?);
-        let health = HealthFunctions(self.0).counts().await?;
-        Ok(Analytics::new(
-            activity,
-            &health,
-            counts.iter().map(|count| (&count.namespace, &count.name)),
-            since,
-            at,
-        ))
+        let activity = store.activity(since, namespace.cloned()).await?;
+        let counts = store.workflow_counts().await?;
+        let counts = counts.iter().filter(|count| namespace.is_none_or(|wanted| count.namespace == *wanted));
+        let health = HealthFunctions(self.0).counts(namespace).await?;
+        let definitions = counts.map(|count| (&count.namespace, &count.name));
+        Ok(Analytics::new(activity, &health, definitions, since, at))
     }
 }
 
@@ -315,15 +312,19 @@ pub struct QueueStatistics {
 pub struct HealthFunctions<'a>(&'a Client);
 
 impl HealthFunctions<'_> {
-    /// How many workflows and steps are where.
-    pub async fn counts(&self) -> Result<SystemHealth> {
+    /// How many workflows and steps of a namespace are where. Default: those of all namespaces. Connections
+    /// belong to no namespace, and are left out for one.
+    pub async fn counts(&self, namespace: Option<&Name>) -> Result<SystemHealth> {
         let store = self.0.store();
-        let workflows = store.workflow_counts().await?;
-        let steps = store.counts().await?;
+        let is_wanted = |of: &Name| namespace.is_none_or(|wanted| of == wanted);
+        let (workflows, steps) = (store.workflow_counts().await?, store.counts().await?);
+        let workflows = workflows.iter().filter(|count| is_wanted(&count.namespace));
+        let steps = steps.iter().filter(|count| count.is_step && is_wanted(&count.namespace));
+        let connections = if namespace.is_none() { store.connections() } else { Connections::default() };
         Ok(SystemHealth::new(
-            workflows.iter().map(|count| (count.state, count.workflows)),
-            steps.iter().filter(|count| count.is_step).map(|count| (count.state, count.tasks)),
-            store.connections(),
+            workflows.map(|count| (count.state, count.workflows)),
+            steps.map(|count| (count.state, count.tasks)),
+            connections,
         ))
     }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::{
-    BlockingReason, By, Claim, Claimed, Client, Command, Definition, ExecutionStatus, Json, ManualClock,
-    MemoryStore, Name, NewTask, NewWorker, Outcome, Patience, Readiness, Rejected, Steering, StepBackoff,
-    StepState, TaskId, Timestamp, Token, Windlass, WorkerId, WorkflowId, WorkflowState, limits,
+    Activity, BlockingReason, By, Claim, Claimed, Client, Command, Definition, ExecutionStatus, Json,
+    ManualClock, MemoryStore, Name, NewTask, NewWorker, Outcome, Patience, Readiness, Rejected, Steering,
+    StepBackoff, StepState, TaskId, Timestamp, Token, Windlass, WorkerId, WorkflowId, WorkflowState, limits,
 };
 use windlass_testbed::postgres::Server;
 
@@ -298,9 +298,9 @@ async fn cycles_are_found_before_they_are_made() {
 async fn the_whole_is_counted() {
     on_each(async |hand| {
         let functions = hand.client.functions();
-        let health = functions.health().counts().await.unwrap();
+        let health = functions.health().counts(None).await.unwrap();
         assert_eq!((health.total_workflows(), health.score(), health.is_under_heavy_load()), (0, 1.0, false));
-        let metrics = functions.analytics().metrics(None).await.unwrap();
+        let metrics = functions.analytics().metrics(None, None).await.unwrap();
         assert_eq!(
             (metrics.active_workflows, metrics.completion_rate(), metrics.average_step_seconds()),
             (0, 0.0, 0.0)
@@ -314,13 +314,13 @@ async fn the_whole_is_counted() {
         );
         assert_eq!(functions.discovery().ready_info(second).await.unwrap(), ready[1]);
         let held = hand.claim(2).await;
-        let health = functions.health().counts().await.unwrap();
+        let health = functions.health().counts(None).await.unwrap();
         assert_eq!((health.steps(StepState::Enqueued), health.steps(StepState::Pending)), (2, 1));
         hand.report(&held[0], completed()).await;
         hand.report(&held[1], failed(false, None)).await;
         hand.client.steer(second, Steering::GiveUp, By::default()).await.unwrap();
         hand.work(completed()).await;
-        let health = functions.health().counts().await.unwrap();
+        let health = functions.health().counts(None).await.unwrap();
         assert_eq!((health.total_workflows(), health.total_steps(), health.active_workflows()), (2, 3, 0));
         assert_eq!(
             (health.workflows(WorkflowState::Complete), health.workflows(WorkflowState::Error)),
@@ -329,11 +329,24 @@ async fn the_whole_is_counted() {
         assert_eq!((health.steps(StepState::Complete), health.steps(StepState::Error)), (2, 1));
         assert!((0.4..0.61).contains(&health.score()), "half of them: {}", health.score());
         assert!(health.is_under_heavy_load(), "half of them failed");
-        let metrics = functions.analytics().metrics(None).await.unwrap();
+        let metrics = functions.analytics().metrics(None, None).await.unwrap();
         let activity = metrics.activity;
         assert_eq!((activity.started, activity.completed, activity.failed, activity.steps), (2, 1, 1, 2));
         assert_eq!((metrics.completion_rate(), metrics.error_rate()), (50.0, 50.0));
         assert_eq!((metrics.namespaces, metrics.definitions, metrics.active_workflows), (1, 1, 0));
+        let tenant = Name::new("namespace", "tenant").unwrap();
+        let one = json!({ "name": "flow", "steps": { "a": w(&[]) } });
+        let client = hand.client.clone().namespace(&tenant).unwrap();
+        client.start_ad_hoc(serde_json::from_value(one).unwrap()).await.unwrap();
+        let metrics = functions.analytics().metrics(Some(&tenant), None).await.unwrap();
+        let expected = Activity { started: 1, ..Activity::default() };
+        assert_eq!((metrics.activity, metrics.active_workflows, metrics.namespaces), (expected, 1, 1));
+        let health = functions.health().counts(Some(&tenant)).await.unwrap();
+        assert_eq!((health.total_workflows(), health.total_steps(), health.score()), (1, 1, 0.5));
+        let before = functions.analytics().metrics(Some(&Name::default()), None).await.unwrap();
+        assert_eq!((before.activity, before.namespaces, before.active_workflows), (activity, 1, 0));
+        let all = functions.analytics().metrics(None, None).await.unwrap();
+        assert_eq!((all.activity.started, all.namespaces, all.active_workflows), (3, 2, 1));
     })
     .await;
 }

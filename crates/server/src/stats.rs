@@ -20,7 +20,7 @@ use crate::table::Table;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  windlass stats\n  windlass stats --all-namespaces --json\n  windlass stats --slowest steps --since 1h\n  \
-    windlass stats --slowest workflows --each --name nightly\n  windlass stats --health\n  windlass stats --stale"
+    windlass stats --slowest workflows --each --name nightly\n  windlass stats --health\n  windlass stats --health --namespace acme\n  windlass stats --stale"
 )]
 pub(crate) struct StatsArgs {
     /// Of all namespaces
@@ -29,7 +29,8 @@ pub(crate) struct StatsArgs {
     /// Show what took longest instead, of what ended lately
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["health", "stale"])]
     slowest: Option<Slowest>,
-    /// Show how all workflows are doing instead, and what has happened lately
+    /// Show how workflows are doing instead, and what has happened lately: of all namespaces, or of the one
+    /// given with --namespace
     #[arg(long, conflicts_with = "stale")]
     health: bool,
     /// Show the workflows instead that have rested for too long, or nearly
@@ -70,7 +71,7 @@ pub(crate) async fn run(session: &Session, args: &StatsArgs) -> Result<Answer> {
     if let Some(of) = args.slowest {
         return slowest::run(&client, scope, of, args, session.paint()).await;
     } else if args.health {
-        return health::run(&client, args, session.paint()).await;
+        return health::run(&client, session.given_namespace(), args, session.paint()).await;
     } else if args.stale {
         return health::stale(&client, scope.as_ref(), session.paint()).await;
     }

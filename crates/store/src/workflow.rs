@@ -161,7 +161,8 @@ pub struct ReadyWorkflow {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) states: BTreeMap<(Name, Name, WorkflowState), i64>,
-    pub(crate) activity: BTreeMap<Timestamp, Activity>,
+    /// By minute and namespace.
+    pub(crate) activity: BTreeMap<(Timestamp, Name), Activity>,
 }
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -172,10 +173,11 @@ impl Tally {
         *self.states.entry(sort).or_default() += by;
     }
 
-    /// Something happened.
-    pub(crate) fn note(&mut self, activity: &Activity, now: Timestamp) {
+    /// Something happened in a namespace.
+    pub(crate) fn note(&mut self, namespace: &Name, activity: &Activity, now: Timestamp) {
         if !activity.is_nothing() {
-            self.activity.entry(Activity::minute(now)).or_default().add(activity);
+            let key = (Activity::minute(now), namespace.clone());
+            self.activity.entry(key).or_default().add(activity);
         }
     }
 }

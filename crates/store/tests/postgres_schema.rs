@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use windlass_core::{Json, Name, NewTask, NewWorker, TaskId, TraceParent, WorkerId};
+use windlass_core::{Activity, Json, Name, NewTask, NewWorker, TaskId, Timestamp, TraceParent, WorkerId};
 use windlass_store::postgres::{Options, PostgresStore, Schema, migrations_sql};
 use windlass_store::{Claim, Error, Reads, Store, Writes};
 use windlass_testbed::postgres::{self, Server};
@@ -105,6 +105,7 @@ async fn a_schema_from_before_traces_is_brought_up_to_date() {
             "{before} COMMIT; CREATE ROLE courier; CREATE ROLE foreman; CREATE ROLE passer_by;
             GRANT EXECUTE ON FUNCTION older.submit TO courier;
             GRANT EXECUTE ON FUNCTION older.submit TO foreman WITH GRANT OPTION;
+            INSERT INTO older.activity VALUES ('2026-01-01', 3, 5, 4, 1, 0, 0, 0, 0);
             SELECT older.submit('old', id => '{}')",
             task(1, "old").id
         ))
@@ -115,6 +116,10 @@ async fn a_schema_from_before_traces_is_brought_up_to_date() {
     let traceparent = TraceParent::new([1; 16], [2; 8], 1);
     store.submit(vec![NewTask { traceparent, ..task(2, "new") }]).await.unwrap();
     assert_eq!(store.task(task(2, "new").id).await.unwrap().unwrap().task.spec.traceparent, traceparent);
+    let activity = store.activity(Timestamp::MIN, None).await.unwrap();
+    assert_eq!((activity.started, activity.completed, activity.failed), (5, 4, 1), "of no known namespace");
+    let of_one = store.activity(Timestamp::MIN, Some(Name::default())).await.unwrap();
+    assert_eq!(of_one, Activity::default());
     let may = |role: &str, what: &str| {
         let sql = format!(
             "SELECT has_function_privilege('{role}', oid, '{what}') FROM pg_proc

@@ -163,6 +163,7 @@ fn looking_at_the_migrations_applies_none() {
         "due_to_claim",
         "worker_secret",
         "token_limits",
+        "activity_by_namespace",
     ];
     let expected = |applied: i64| -> Vec<(i64, String, bool)> {
         (1..).zip(all).map(|(version, name)| (version, name.to_owned(), version <= applied)).collect()
@@ -176,11 +177,11 @@ fn looking_at_the_migrations_applies_none() {
     assert!(std::fs::read(&path).unwrap().is_empty(), "an empty one stays empty");
     used(directory.path());
     let (before, bytes) = (rows(&path), std::fs::read(&path).unwrap());
-    assert_eq!(names(&path), expected(11));
+    assert_eq!(names(&path), expected(12));
     assert!(migrations(&path).unwrap().iter().all(|one| one.applied_at <= Some(SystemClock.now())));
     assert!(std::fs::read(&path).unwrap() == bytes, "no byte is changed");
     let store = open(&path);
-    assert_eq!(names(&path), expected(11), "also while a store is open");
+    assert_eq!(names(&path), expected(12), "also while a store is open");
     drop(store);
     let older =
         "DROP INDEX tasks_due_to_claim; ALTER TABLE workers DROP COLUMN secret; ALTER TABLE schedules DROP COLUMN left_out;
@@ -190,7 +191,7 @@ fn looking_at_the_migrations_applies_none() {
     Connection::open(&path).unwrap().execute_batch(older).unwrap();
     assert_eq!(names(&path), expected(3));
     drop(open(&path));
-    assert_eq!(names(&path), expected(11), "opening it applies what is missing");
+    assert_eq!(names(&path), expected(12), "opening it applies what is missing");
     assert_eq!(rows(&path)["tasks"], before["tasks"]);
     let newer = "INSERT INTO migrations VALUES (999, 'from the future', 'x', 0)";
     Connection::open(&path).unwrap().execute(newer, []).unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 use support::{file, open, place};
 use tempfile::TempDir;
-use windlass_core::{Json, Name, NewTask, TaskId, TraceParent};
+use windlass_core::{Activity, Json, Name, NewTask, TaskId, Timestamp, TraceParent};
 use windlass_store::{Reads, Store, Writes};
 
 /// A migrated database, without the store.
@@ -342,8 +342,12 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
         let limits = ["namespaces", "groups", "previous", "last_used_at"];
         let limits =
             limits.map(|column| format!("ALTER TABLE access_tokens DROP COLUMN {column};")).join(" ");
+        let fourth = include_str!("../src/sqlite/migrations/004_workflows.sql");
+        let activity = &fourth[fourth.find("CREATE TABLE activity").unwrap()..];
+        let activity = &activity[..=activity.find(';').unwrap()];
         let older = format!(
-            "{limits} DROP TABLE had_access_tokens; ALTER TABLE audit DROP COLUMN namespace; DROP INDEX tasks_due_to_claim; ALTER TABLE workers DROP COLUMN secret; ALTER TABLE schedules DROP COLUMN left_out;
+            "DROP TABLE activity; {activity} INSERT INTO activity VALUES (60000000, 5, 4, 1, 0, 0, 0, 0);
+            {limits} DROP TABLE had_access_tokens; ALTER TABLE audit DROP COLUMN namespace; DROP INDEX tasks_due_to_claim; ALTER TABLE workers DROP COLUMN secret; ALTER TABLE schedules DROP COLUMN left_out;
             DROP VIEW task_rows; ALTER TABLE tasks DROP COLUMN traceparent; {view} DELETE FROM migrations WHERE version >= 7"
         );
         Connection::open(&path).unwrap().execute_batch(&older).unwrap();
@@ -354,6 +358,10 @@ fn a_file_from_before_traces_is_brought_up_to_date() {
             let record = store.task(task(n).id).await.unwrap().unwrap();
             assert_eq!(record.task.spec.traceparent, expected);
         }
+        let activity = store.activity(Timestamp::MIN, None).await.unwrap();
+        assert_eq!((activity.started, activity.completed, activity.failed), (5, 4, 1), "of no known namespace");
+        let of_one = store.activity(Timestamp::MIN, Some(Name::default())).await.unwrap();
+        assert_eq!(of_one, Activity::default());
         store.close().await.unwrap();
     });
 }

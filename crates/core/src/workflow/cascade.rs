@@ -19,6 +19,7 @@ use crate::history::{Entry, Reason};
 use crate::id::TaskId;
 use crate::json::Json;
 use crate::limits;
+use crate::name::Name;
 use crate::rejected::Rejected;
 use crate::state::State;
 use crate::task::{Status, Task};
@@ -49,6 +50,8 @@ pub struct Cascaded {
     pub ended: Option<(TaskId, Ended)>,
     /// What is to be counted of all this, the changes that were told included.
     pub activity: Activity,
+    /// The namespace it is to be counted in, which is the workflow's.
+    pub namespace: Name,
 }
 
 /// How the parents of a step have changed.
@@ -338,13 +341,8 @@ impl Cascade {
             (before, change)
         });
         let workflow = (self.after != self.before).then_some(WorkflowChange { after: self.after, entries });
-        Cascaded {
-            tasks: tasks.collect(),
-            workflow,
-            abandoned: self.abandoned,
-            ended,
-            activity: self.activity,
-        }
+        let (abandoned, activity, namespace) = (self.abandoned, self.activity, self.before.namespace);
+        Cascaded { tasks: tasks.collect(), workflow, abandoned, ended, activity, namespace }
     }
 
     /// Where the workflow goes.

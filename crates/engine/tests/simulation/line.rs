@@ -419,9 +419,10 @@ impl Reads for Line {
         self.plain("ready_workflows", answer).await
     }
 
-    async fn activity(&self, since: Timestamp) -> Result<Activity> {
+    async fn activity(&self, since: Timestamp, namespace: Option<Name>) -> Result<Activity> {
         let store = self.world.store.clone();
-        self.plain("activity", async move { store.activity(since).await }).await
+        let answer = async move { store.activity(since, namespace.as_ref().cloned()).await };
+        self.plain("activity", answer).await
     }
 
     async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {

@@ -101,7 +101,7 @@ impl StatsJson {
     }
 }
 
-/// How all workflows are doing, and what has happened lately.
+/// How all workflows are doing, or those of a namespace, and what has happened lately.
 #[derive(Serialize, ToSchema, Debug)]
 #[schema(as = Analytics)]
 pub(crate) struct HealthJson {

@@ -11,11 +11,16 @@ use crate::show::Answer;
 use crate::show::stats::{HealthJson, StaleJson};
 use crate::table::{Cell, Table};
 
-pub(super) async fn run(client: &Client, args: &StatsArgs, paint: Paint) -> Result<Answer> {
+pub(super) async fn run(
+    client: &Client,
+    namespace: Option<&Name>,
+    args: &StatsArgs,
+    paint: Paint,
+) -> Result<Answer> {
     let functions = client.functions();
-    let health = functions.health().counts().await?;
+    let health = functions.health().counts(namespace).await?;
     let since = client.store().now().await?.minus(args.since);
-    let metrics = functions.analytics().metrics(Some(since)).await?;
+    let metrics = functions.analytics().metrics(namespace, Some(since)).await?;
     let activity = metrics.activity;
     let mut table = Table::new(&["WHAT", "NUMBER"]);
     let mut row = |what: &str, number: String| table.row([what.into(), Cell::Number(number)]);

@@ -109,6 +109,7 @@ fn a_token_for_a_namespace_keeps_to_it() {
             "/v1/analytics/slowest-steps",
             "/v1/workflows/ready",
             "/v1/stats?namespace=other",
+            "/v1/analytics?namespace=other",
             "/v1/tasks?namespace=other",
             "/v1/workflows?namespace=other",
             "/v1/tasks/by-key?kind=x&key=k&namespace=other",
@@ -128,6 +129,15 @@ fn a_token_for_a_namespace_keeps_to_it() {
         for path in ["/v1/analytics/slowest-steps?namespace=acme", "/v1/workflows/ready?namespace=acme"] {
             ask("GET", path).told(200);
         }
+        let analytics = |secret: &str, path: &str| tenants.ask(secret, "GET", path, None).told(200);
+        let own = analytics(&tenants.acme, "/v1/analytics?namespace=acme");
+        for (number, expected) in
+            [("started", 1), ("total_workflows", 1), ("total_steps", 1), ("namespaces", 1)]
+        {
+            assert_eq!(own[number], expected, "{number}: {own}");
+        }
+        let all = analytics(&tenants.admin, "/v1/analytics");
+        assert_eq!((&all["started"], &all["namespaces"]), (&json!(2), &json!(2)), "{all}");
         let post = |path: &str, body: Value| tenants.ask(&tenants.acme, "POST", path, Some(&body));
         post("/v1/tasks", json!({ "kind": "x", "namespace": "acme" })).told(201);
         post("/v1/tasks", json!({ "kind": "x" })).refused(403, "forbidden");
@@ -144,6 +154,9 @@ fn a_token_for_a_namespace_keeps_to_it() {
         let limited = Place::new()
             .with("WINDLASS_TOKEN", &tenants.acme)
             .with("WINDLASS_SERVER", format!("http://{}", tenants.server.address));
+        let health = limited.json(&["stats", "--health", "--namespace", "acme"]);
+        assert_eq!((&health["started"], &health["total_workflows"]), (&json!(1), &json!(1)));
+        limited.run(&["stats", "--health"]).told(1, "is for the namespaces acme");
         limited.run(&["token", "create", "wide", "--scope", "admin"]).told(1, "is for the namespaces acme");
         limited.run(&["token", "rotate", "admin"]).told(1, "is for the namespaces acme");
     }

@@ -9,13 +9,14 @@ use windlass_core::{
 };
 
 use super::{
-    Case, ad_hoc, claim_of, completed, definition, definition_of, failed_for_good, scenarios, token,
+    Case, ad_hoc, claim_of, completed, definition, definition_of, failed_for_good, finish, scenarios, token,
 };
 use crate::{Claim, Filter, Page, WorkflowCount};
 
 scenarios![
     workflows_are_counted_by_name_and_state,
     what_happens_is_counted_by_the_minute,
+    what_happens_is_counted_by_namespace,
     what_is_long_ago_is_forgotten,
     those_with_steps_to_claim_are_ready,
     what_has_come_due_is_ready,
@@ -64,22 +65,61 @@ async fn what_happens_is_counted_by_the_minute(case: &Case) {
     case.apply(Command::Start { token: token(&one), at: None }).await.unwrap();
     case.pass(3);
     case.complete(&one).await;
-    let activity = case.store().activity(since).await.unwrap();
+    let activity = case.store().activity(since, None).await.unwrap();
     let expected = Activity { started: 1, steps: 1, steps_lasted: 3_000_000, ..Activity::default() };
     assert_eq!(activity, expected, "what has not ended has not lasted");
     case.pass(7);
     case.complete(&case.claim(&worker, 1).await[0]).await;
-    let activity = case.store().activity(since).await.unwrap();
+    let activity = case.store().activity(since, None).await.unwrap();
     assert_eq!((activity.completed, activity.lasted, activity.steps), (1, 10_000_000, 2));
     let other = case.start(2, json!({ "a": {} })).await;
     case.finish(&case.claim(&worker, 1).await[0], failed_for_good("no")).await.unwrap();
     case.steer(other, Steering::GiveUp).await;
-    let activity = case.store().activity(since).await.unwrap();
+    let activity = case.store().activity(since, None).await.unwrap();
     assert_eq!((activity.started, activity.failed, activity.failed_steps), (2, 1, 1));
     let later = case.now().plus(Activity::MINUTE);
-    assert_eq!(case.store().activity(later).await.unwrap(), Activity::default());
+    assert_eq!(case.store().activity(later, None).await.unwrap(), Activity::default());
     case.store().prune(everything(), 10).await.unwrap();
-    assert_eq!(case.store().activity(since).await.unwrap(), activity, "it outlives the workflows");
+    assert_eq!(case.store().activity(since, None).await.unwrap(), activity, "it outlives the workflows");
+}
+
+/// Each namespace has numbers of its own, and the sum is that of all.
+async fn what_happens_is_counted_by_namespace(case: &Case) {
+    let since = case.now();
+    let name = |name: &str| Name::new("namespace", name).unwrap();
+    let start = async |n, namespace: &str, steps| {
+        let workflow = ad_hoc(n, definition(steps));
+        case.begin(NewWorkflow { namespace: name(namespace), ..workflow }).await.id
+    };
+    let of = async |namespace: Option<&str>| case.store().activity(since, namespace.map(name)).await.unwrap();
+    start(1, "acme", json!({ "a": {} })).await;
+    start(2, "other", json!({ "a": {} })).await;
+    start(3, "other", json!({ "a": {} })).await;
+    let worker = case.worker("w").await;
+    let claim = async |namespace| {
+        let claim = Claim { namespace: name(namespace), ..claim_of(&worker, 1) };
+        case.store().claim(claim).await.unwrap().remove(0)
+    };
+    let (done, failing) = (claim("acme").await, claim("other").await);
+    let both = vec![finish(&failing, failed_for_good("no")), finish(&done, completed("1"))];
+    case.store().apply(both).await.unwrap();
+    case.steer(failing.task.spec.workflow.unwrap(), Steering::GiveUp).await;
+    let acme = of(Some("acme")).await;
+    assert_eq!((acme.started, acme.completed, acme.steps), (1, 1, 1));
+    assert_eq!((acme.failed, acme.failed_steps), (0, 0), "of another namespace");
+    let other = of(Some("other")).await;
+    assert_eq!((other.started, other.failed, other.failed_steps), (2, 1, 1));
+    assert_eq!((other.completed, other.steps), (0, 0), "of another namespace");
+    let mut both = acme;
+    both.add(&other);
+    assert_eq!(of(None).await, both, "the sum of all");
+    assert_eq!(of(Some("nobody")).await, Activity::default());
+    case.pass(60);
+    start(4, "acme", json!({ "a": {} })).await;
+    assert_eq!(of(Some("acme")).await.started, 2, "of several minutes");
+    assert_eq!(of(Some("other")).await, other);
+    let later = case.store().activity(case.now(), Some(name("acme"))).await.unwrap();
+    assert_eq!(later, Activity { started: 1, ..Activity::default() }, "and since the last of them");
 }
 
 async fn what_is_long_ago_is_forgotten(case: &Case) {
@@ -87,7 +127,7 @@ async fn what_is_long_ago_is_forgotten(case: &Case) {
     case.start(1, json!({ "a": {} })).await;
     case.pass(limits::ACTIVITY.as_secs() + 60);
     case.store().prune(Retention::default(), 10).await.unwrap();
-    assert_eq!(case.store().activity(since).await.unwrap(), Activity::default());
+    assert_eq!(case.store().activity(since, None).await.unwrap(), Activity::default());
 }
 
 async fn those_with_steps_to_claim_are_ready(case: &Case) {

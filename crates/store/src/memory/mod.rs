@@ -52,8 +52,8 @@ struct Rows {
     entities: BTreeSet<(Name, Entity)>,
     schedules: BTreeMap<(Name, Name), Schedule>,
     definitions: Vec<StoredDefinition>,
-    /// What happened to workflows in each minute.
-    activity: BTreeMap<Timestamp, Activity>,
+    /// What happened to workflows in each minute and namespace.
+    activity: BTreeMap<(Timestamp, Name), Activity>,
     workflows: BTreeMap<u64, WorkflowRecord>,
     /// What was done to tasks of workflows and is not followed up yet.
     touched: Touched,
@@ -368,8 +368,8 @@ impl Reads for MemoryStore {
         Ok(self.open()?.ready_workflows((namespace.as_ref(), name.as_ref()), limit, self.clock.now()))
     }
 
-    async fn activity(&self, since: Timestamp) -> Result<Activity> {
-        Ok(self.open()?.activity(since))
+    async fn activity(&self, since: Timestamp, namespace: Option<Name>) -> Result<Activity> {
+        Ok(self.open()?.activity(since, namespace.as_ref()))
     }
 
     async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {

@@ -152,7 +152,7 @@ impl Rows {
         }
         let admission = new.admit(&blueprint, version, within, now);
         let started = Started { id: admission.workflow.id, state: admission.workflow.state, created: true };
-        self.note_activity(&admission.activity, now);
+        self.note_activity(&admission.workflow.namespace, &admission.activity, now);
         for (task, result, entry) in admission.steps {
             self.insert(task, Json::default(), result, entry);
         }
@@ -279,7 +279,7 @@ impl Rows {
             }
         }
         let cascaded = cascade.done();
-        self.note_activity(&cascaded.activity, now);
+        self.note_activity(&cascaded.namespace, &cascaded.activity, now);
         for (_, change) in cascaded.tasks {
             self.write_change(change, false);
         }
@@ -305,8 +305,11 @@ impl Rows {
         }
     }
 
-    fn note_activity(&mut self, activity: &Activity, now: Timestamp) {
-        self.activity.entry(Activity::minute(now)).or_default().add(activity);
+    fn note_activity(&mut self, namespace: &Name, activity: &Activity, now: Timestamp) {
+        if !activity.is_nothing() {
+            let key = (Activity::minute(now), namespace.clone());
+            self.activity.entry(key).or_default().add(activity);
+        }
     }
 
     pub(super) fn workflow_counts(&self) -> Vec<WorkflowCount> {
@@ -348,9 +351,14 @@ impl Rows {
             .collect()
     }
 
-    pub(super) fn activity(&self, since: Timestamp) -> Activity {
+    pub(super) fn activity(&self, since: Timestamp, wanted: Option<&Name>) -> Activity {
         let mut sum = Activity::default();
-        self.activity.range(Activity::minute(since)..).for_each(|(_, activity)| sum.add(activity));
+        let since = Activity::minute(since);
+        for ((minute, namespace), activity) in &self.activity {
+            if *minute >= since && wanted.is_none_or(|wanted| namespace == wanted) {
+                sum.add(activity);
+            }
+        }
         sum
     }
 
@@ -390,7 +398,7 @@ impl Rows {
 
     /// Deletes workflows that are older than `retention` allows, with all that belongs to them.
     pub(super) fn prune_workflows(&mut self, retention: &Retention, limit: usize, now: Timestamp) -> usize {
-        self.activity.retain(|minute, _| *minute >= now.minus(limits::ACTIVITY));
+        self.activity.retain(|(minute, _), _| *minute >= now.minus(limits::ACTIVITY));
         let cutoffs: Vec<_> = retention.workflow_cutoffs(now).collect();
         let is_old = |workflow: &Workflow| {
             let finished = workflow.finished_at;

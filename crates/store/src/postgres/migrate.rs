@@ -26,6 +26,7 @@ const MIGRATIONS: &Known = &[
     ("worker_secret", include_str!("migrations/014_worker_secret.sql")),
     ("token_limits", include_str!("migrations/015_token_limits.sql")),
     ("reserved_ids", include_str!("migrations/016_reserved_ids.sql")),
+    ("activity_by_namespace", include_str!("migrations/017_activity_by_namespace.sql")),
 ];
 
 /// PostgreSQL before this lacks what the statements use.

@@ -386,8 +386,8 @@ impl Reads for PostgresStore {
         self.run(async move |inner| inner.ready_workflows(namespace, name, limit).await).await
     }
 
-    async fn activity(&self, since: Timestamp) -> Result<Activity> {
-        self.run(async move |inner| inner.activity(since).await).await
+    async fn activity(&self, since: Timestamp, namespace: Option<Name>) -> Result<Activity> {
+        self.run(async move |inner| inner.activity(since, namespace).await).await
     }
 
     async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {

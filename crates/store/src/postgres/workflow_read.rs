@@ -126,9 +126,14 @@ impl Inner {
         all(&self.ask(which, values).await?, workflow_row::execution)
     }
 
-    pub(super) async fn activity(self: &Arc<Self>, since: Timestamp) -> Result<Activity> {
+    pub(super) async fn activity(
+        self: &Arc<Self>,
+        since: Timestamp,
+        namespace: Option<Name>,
+    ) -> Result<Activity> {
         let minute = row::moment(Activity::minute(since));
-        let answer = self.ask(|sql| &sql.activity, || args![minute => TIMESTAMPTZ]).await?;
+        let values = || args![minute => TIMESTAMPTZ, namespace.as_ref().map(ToString::to_string) => TEXT];
+        let answer = self.ask(|sql| &sql.activity, values).await?;
         let sum = first(&answer, |row| {
             let mut sums = [0; 7];
             for (column, sum) in sums.iter_mut().enumerate() {

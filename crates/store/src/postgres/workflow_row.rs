@@ -77,8 +77,8 @@ pub(super) async fn send_tally(tx: &mut Tx, tally: Tally) -> usize {
         tx.send(|sql| &sql.count_workflows, values).await;
         sent += 1;
     }
-    for (minute, one) in tally.activity {
-        let mut values = args![moment(minute) => TIMESTAMPTZ];
+    for ((minute, namespace), one) in tally.activity {
+        let mut values = args![moment(minute) => TIMESTAMPTZ, namespace.to_string() => TEXT];
         for number in <[u64; 7]>::from(one) {
             values.extend(args![signed(number) => INT8]);
         }

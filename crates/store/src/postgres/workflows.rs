@@ -262,7 +262,7 @@ impl Tx {
     ) -> Result<Started, Failure> {
         let Admission { workflow, entries, input, steps, ended, activity } = admission;
         board.tally.count(&workflow, 1);
-        board.tally.note(&activity, now);
+        board.tally.note(&workflow.namespace, &activity, now);
         let values = workflow_row::insert_args(&workflow, definition, input.as_str());
         let answer = self.ask(|sql| &sql.insert_workflow, values).await?;
         // Somebody else was first: look again.
@@ -435,7 +435,7 @@ impl Tx {
         done: Cascaded,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        board.tally.note(&done.activity, now);
+        board.tally.note(&done.namespace, &done.activity, now);
         for (_, change) in done.tasks {
             board.change(change, false);
         }

@@ -36,6 +36,7 @@ const MIGRATIONS: &Known = &[
     ("due_to_claim", include_str!("migrations/009_due_to_claim.sql")),
     ("worker_secret", include_str!("migrations/010_worker_secret.sql")),
     ("token_limits", include_str!("migrations/011_token_limits.sql")),
+    ("activity_by_namespace", include_str!("migrations/012_activity_by_namespace.sql")),
 ];
 
 /// The connection that writes.

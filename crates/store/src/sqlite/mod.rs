@@ -354,8 +354,8 @@ impl Reads for SqliteStore {
         self.readers.run(move |snapshot| snapshot.ready_workflows(&wanted, limit, now)).await
     }
 
-    async fn activity(&self, since: Timestamp) -> Result<Activity> {
-        self.readers.run(move |snapshot| snapshot.activity(since)).await
+    async fn activity(&self, since: Timestamp, namespace: Option<Name>) -> Result<Activity> {
+        self.readers.run(move |snapshot| snapshot.activity(since, namespace.as_ref())).await
     }
 
     async fn executions(&self, wanted: Executions) -> Result<Vec<Execution>> {

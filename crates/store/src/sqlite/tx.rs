@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Params, Row, Statement, params};
 use windlass_core::{
     Entry, Json, Name, Rejected, Retention, Spec, State, Status, Task, TaskChange, TaskId, Timestamp,
     WorkerId, limits,
@@ -364,10 +364,10 @@ impl<'c> Tx<'_, 'c> {
         for ((namespace, name, state), by) in states.into_iter().filter(|(_, by)| *by != 0) {
             self.write(|sql| &mut sql.count_workflows, params![&*namespace, &*name, state.word(), by])?;
         }
-        for (minute, one) in activity {
-            let numbers = <[u64; 7]>::from(one).map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-            let values = std::iter::once(minute.as_micros()).chain(numbers);
-            let values = params_from_iter(values);
+        for ((minute, namespace), one) in activity {
+            let [a, b, c, d, e, f, g] =
+                <[u64; 7]>::from(one).map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+            let values = params![minute.as_micros(), &*namespace, a, b, c, d, e, f, g];
             self.write(|sql| &mut sql.add_activity, values)?;
         }
         if let Some(last) = self.ledger.sequence.take() {

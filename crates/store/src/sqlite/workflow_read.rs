@@ -148,15 +148,19 @@ impl Snapshot<'_> {
         Ok(gathering.done())
     }
 
-    pub(super) fn activity(&self, since: Timestamp) -> rusqlite::Result<Activity> {
+    pub(super) fn activity(&self, since: Timestamp, namespace: Option<&Name>) -> rusqlite::Result<Activity> {
         let minute = Activity::minute(since).as_micros();
-        let sum = self.one(include_str!("sql/activity.sql"), [minute], |row| {
-            let mut sums = [0; 7];
-            for (column, sum) in sums.iter_mut().enumerate() {
-                *sum = row::unsigned(row, column)?;
-            }
-            Ok(Activity::from(sums))
-        })?;
+        let sum = self.one(
+            include_str!("sql/activity.sql"),
+            params![minute, namespace.map(|name| &**name)],
+            |row| {
+                let mut sums = [0; 7];
+                for (column, sum) in sums.iter_mut().enumerate() {
+                    *sum = row::unsigned(row, column)?;
+                }
+                Ok(Activity::from(sums))
+            },
+        )?;
         Ok(sum.unwrap_or_default())
     }
 

@@ -175,7 +175,7 @@ impl Tx<'_, '_> {
     fn admit(&mut self, admission: Admission, definition: i64) -> Result<Started> {
         let Admission { workflow, entries, input, steps, ended, activity } = admission;
         self.ledger.tally.count(&workflow, 1);
-        self.ledger.tally.note(&activity, self.now);
+        self.ledger.tally.note(&workflow.namespace, &activity, self.now);
         for (task, result, entry) in &steps {
             let seq = self.next_seq()?;
             if !self.insert(seq, task, None, result.as_ref(), entry)? {
@@ -313,7 +313,7 @@ impl Tx<'_, '_> {
     }
 
     fn write_cascaded(&mut self, stored: &Stored, done: Cascaded, seqs: &HashMap<TaskId, i64>) -> Result<()> {
-        self.ledger.tally.note(&done.activity, self.now);
+        self.ledger.tally.note(&done.namespace, &done.activity, self.now);
         let mut lanes = BTreeMap::new();
         for (before, change) in &done.tasks {
             let seq = match seqs.get(&change.id) {

@@ -238,8 +238,8 @@ verbs! {
         read ListReadyWorkflows = ready_workflows(namespace: Option<Name>, name: Option<Name>, limit: usize) -> Vec<ReadyWorkflow>;
 
         /// What happened to workflows since the beginning of the minute that `since` is in, and not longer
-        /// ago than [`limits::ACTIVITY`](windlass_core::limits::ACTIVITY).
-        read GetActivity = activity(since: Timestamp) -> Activity;
+        /// ago than [`limits::ACTIVITY`](windlass_core::limits::ACTIVITY). Default: in every namespace.
+        read GetActivity = activity(since: Timestamp, namespace: Option<Name>) -> Activity;
 
         /// The slowest of what ended since a moment.
         read ListSlowest = executions(wanted: Executions) -> Vec<Execution>;

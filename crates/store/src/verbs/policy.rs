@@ -387,7 +387,7 @@ impl Guarded for ListReadyWorkflows {
 
 impl Guarded for GetActivity {
     fn access(&self) -> Access<'_> {
-        Access::read().on(Subject::Everything)
+        Access::read().on(in_namespace(self.namespace.as_ref()))
     }
 }
 

@@ -361,7 +361,7 @@ async fn transitions(world: &World, record: &WorkflowRecord, tasks: &[Record]) {
     assert_eq!(world.rows(&sql).await, expected);
     for task in tasks {
         let step = task.task.id;
-        let mut told: Vec<(StepState, &windlass_core::Entry)> = Vec::new();
+        let mut told: Vec<(StepState, &Entry)> = Vec::new();
         for line in &task.history {
             let word = match line.reason.word() {
                 "expanded" | "nested" if line.to == State::Waiting => StepState::InProgress,
@@ -428,7 +428,7 @@ pub(crate) async fn whole(world: &World) {
 
     let at = world.store.now().await.unwrap();
     let since = at.minus(std::time::Duration::from_secs(3 * 3600));
-    let activity = world.store.activity(since).await.unwrap();
+    let activity = world.store.activity(since, None).await.unwrap();
     let definitions = workflows.iter().map(|count| (&count.namespace, &count.name));
     let told = Analytics::new(activity, &health, definitions, since, at);
     let since = moment(since);

@@ -134,9 +134,9 @@ def stats(*, namespace: Optional[str] = None) -> Call[Stats]:
     return get(path("stats"), {"namespace": namespace})
 
 
-def analytics(*, since: Union[str, datetime, None] = None) -> Call[Analytics]:
-    """How all workflows are doing, and what has happened lately: since a day ago, unless said."""
-    return get(path("analytics"), {"since": moment(since)})
+def analytics(*, since: Union[str, datetime, None] = None, namespace: Optional[str] = None) -> Call[Analytics]:
+    """How workflows are doing, and what has happened since a moment. Defaults: since a day ago, in all namespaces."""
+    return get(path("analytics"), {"since": moment(since), "namespace": namespace})
 
 
 def _slowest(what: str, query: Dict[str, Any]) -> Call[List[Execution]]:

@@ -182,6 +182,7 @@ pub(super) const REQUESTS: &[Asked] = &[
     ask("GET /v1/stats", "", "", "", 200),
     ask("GET /v1/stats", "of a namespace", "?namespace=[NS]", "", 200),
     ask("GET /v1/analytics", "", "", "", 200),
+    ask("GET /v1/analytics", "of a namespace", "?namespace=[NS]", "", 200),
     ask("GET /v1/analytics/stale", "", "", "", 200),
     ask("GET /v1/analytics/stale", "of a namespace", "?namespace=[NS]", "", 200),
     ask("GET /v1/analytics/slowest-steps", "", "", "", 200),

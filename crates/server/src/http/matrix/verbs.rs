@@ -271,7 +271,11 @@ pub(super) fn calls(scene: &Scene) -> Vec<(&'static str, Call)> {
         ),
         ("", ready(None)),
         ("of a namespace", ready(Some(namespace.clone()))),
-        ("", verbs::GetActivity { since: Timestamp::MIN }.into()),
+        ("", verbs::GetActivity { since: Timestamp::MIN, namespace: None }.into()),
+        (
+            "of a namespace",
+            verbs::GetActivity { since: Timestamp::MIN, namespace: Some(namespace.clone()) }.into(),
+        ),
         ("", verbs::ListSlowest { wanted: executions(None) }.into()),
         ("of a namespace", verbs::ListSlowest { wanted: executions(Some(namespace.clone())) }.into()),
         ("", verbs::ListWorkers {}.into()),

@@ -63,13 +63,15 @@ async fn stats(
     Ok(Json(StatsJson::of(&numbers)))
 }
 
-/// Since when.
+/// Since when, and whose.
 #[derive(Deserialize, IntoParams, Debug)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct SinceQuery {
-    /// The moment, as in RFC 3339; a day ago unless said
+struct AnalyticsQuery {
+    /// The moment, as in RFC 3339 (default: a day ago)
     since: Option<String>,
+    /// Only this namespace (default: all of them)
+    namespace: Option<String>,
 }
 
 async fn since(client: &Client, given: Option<&str>) -> Answered<Timestamp> {
@@ -79,20 +81,22 @@ async fn since(client: &Client, given: Option<&str>) -> Answered<Timestamp> {
     }
 }
 
-/// How all workflows are doing, and what has happened lately
-#[utoipa::path(get, path = "/v1/analytics", tag = "stats", params(SinceQuery), responses(
+/// How all workflows are doing, or those of a namespace, and what has happened lately
+#[utoipa::path(get, path = "/v1/analytics", tag = "stats", params(AnalyticsQuery), responses(
     (status = 200, description = "Analytics", body = HealthJson),
 ))]
 async fn analytics(
     Shared(app): Shared<App>,
     caller: Caller,
-    Query(query): Query<SinceQuery>,
+    Query(query): Query<AnalyticsQuery>,
 ) -> Answered<Json<HealthJson>> {
     let client = app.client(None)?;
     let since = since(&client, query.since.as_deref()).await?;
-    app.gate(&caller).admit(GetActivity { since }).await?;
-    let health = client.functions().health().counts().await?;
-    let metrics = client.functions().analytics().metrics(Some(since)).await?;
+    let namespace = query.namespace.as_deref().map(Name::namespace).transpose();
+    let namespace = namespace.map_err(|invalid| bad_query(&invalid))?;
+    let GetActivity { since, namespace } = app.gate(&caller).admit(GetActivity { since, namespace }).await?;
+    let health = client.functions().health().counts(namespace.as_ref()).await?;
+    let metrics = client.functions().analytics().metrics(namespace.as_ref(), Some(since)).await?;
     Ok(Json(HealthJson::of(&health, &metrics)))
 }
 

@@ -157,7 +157,15 @@ impl<'a> Pair<'a> {
         let workflows = (tested.workflow_counts().await.unwrap(), model.workflow_counts().await.unwrap());
         same_each("the counts of workflows", &workflows.0, &workflows.1);
         let since = Timestamp::from_micros(0);
-        same("the activity", &tested.activity(since).await, &model.activity(since).await);
+        let mut namespaces: Vec<_> = workflows.0.iter().map(|count| Some(count.namespace.clone())).collect();
+        namespaces.dedup();
+        namespaces.push(None);
+        for namespace in namespaces {
+            let what = format!("the activity in {namespace:?}");
+            let answers =
+                (tested.activity(since, namespace.clone()).await, model.activity(since, namespace).await);
+            same(&what, &answers.0, &answers.1);
+        }
         let ready = (
             tested.ready_workflows(None, None, 1_000).await.unwrap(),
             model.ready_workflows(None, None, 1_000).await.unwrap(),

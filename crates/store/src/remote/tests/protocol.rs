@@ -164,7 +164,7 @@ async fn workflows(store: &RemoteStore, clock: &ManualClock) {
     store.workflows(WorkflowFilter::default(), Page::default()).await.unwrap();
     store.find_workflow(namespace.clone(), Name::stored("test"), "k".into()).await.unwrap();
     store.workflow_counts().await.unwrap();
-    store.activity(Timestamp::MIN).await.unwrap();
+    store.activity(Timestamp::MIN, Some(namespace.clone())).await.unwrap();
     let wanted = Executions {
         of_steps: true,
         since: Timestamp::MIN,

@@ -1,5 +1,5 @@
-INSERT INTO activity (minute, started, completed, failed, lasted, steps, failed_steps, steps_lasted)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+INSERT INTO activity (minute, namespace, started, completed, failed, lasted, steps, failed_steps, steps_lasted)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT DO UPDATE SET
-    started = started + ?2, completed = completed + ?3, failed = failed + ?4, lasted = lasted + ?5, steps = steps + ?6,
-    failed_steps = failed_steps + ?7, steps_lasted = steps_lasted + ?8
+    started = started + ?3, completed = completed + ?4, failed = failed + ?5, lasted = lasted + ?6, steps = steps + ?7,
+    failed_steps = failed_steps + ?8, steps_lasted = steps_lasted + ?9
