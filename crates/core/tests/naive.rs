@@ -440,8 +440,8 @@ struct Step {
 fn may_be_taken_for_a_repeat(task: &Task, command: &Command) -> bool {
     let status = &task.status;
     let Command::Finish { token, outcome, .. } = command else { return false };
-    // A list that was empty, or is done, has completed its step, and one whose lane is held above has failed it;
-    // nothing says that this task had no list.
+    // A list that was empty, or is done, has completed its step, and one whose lane is held above has failed
+    // it; nothing says that this task had no list.
     if matches!(outcome, Outcome::Expanded { .. }) {
         let is_holder = status.worker.as_ref() == Some(&token.worker);
         let has_ended = matches!(status.state, State::Completed | State::Failed);

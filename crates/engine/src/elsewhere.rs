@@ -1,8 +1,8 @@
 //! Workers elsewhere: what a program does that claims and reports for workers in other languages and on other
 //! machines.
 //!
-//! Such a worker knows neither definitions nor expressions. The server that claims for it evaluates its steps, and
-//! hands it only what has a handler to be run.
+//! Such a worker knows neither definitions nor expressions. The server that claims for it evaluates its
+//! steps, and hands it only what has a handler to be run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 //!
 //! Such work must not run where requests are answered and timers fire: a request that computes for a second
 //! would hold up everybody's heartbeats. It runs on threads of its own, on all processors but one (on one, if
-//! there is only one). A caller that finds all of them busy waits for a place, in the order of arrival. A caller
-//! that goes away leaves the line; work that has begun goes on to its end and keeps its place until then, so
-//! what callers have left behind is never more than there are places.
+//! there is only one). A caller that finds all of them busy waits for a place, in the order of arrival. A
+//! caller that goes away leaves the line; work that has begun goes on to its end and keeps its place until
+//! then, so what callers have left behind is never more than there are places.
 //!
 //! What is *not* here: no limit of time. How much work there is in an expression or a schema is bounded by
 //! counting, so that its result is the same on every machine; only the wait for a place has an end, and it

@@ -119,7 +119,7 @@ impl Mirror {
             }
         }
         self.tasks.entry(task.id).and_modify(|seen| {
-            (seen.lease, seen.holder, seen.is_timed) = (lease, Some(worker.clone()), false)
+            (seen.lease, seen.holder, seen.is_timed) = (lease, Some(worker.clone()), false);
         });
         self.claims.insert((task.id, lease), worker.clone());
         None

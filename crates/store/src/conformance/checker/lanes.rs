@@ -5,8 +5,8 @@
 //! be right.
 //!
 //! A task has a slot from its claim, at the latest, until it is final, has made its items or, unless its lane
-//! is strict, waits for a retry or another moment; given back or expired it keeps it, and a step that is a workflow while that
-//! runs. When it takes its slot, all who stood in line before it have theirs.
+//! is strict, waits for a retry or another moment; given back or expired it keeps it, and a step that is a
+//! workflow while that runs. When it takes its slot, all who stood in line before it have theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,8 @@ impl Past {
                 pending_since = Some((entry.at, entry.from.is_none()));
             }
             let waits = entry.to == State::Waiting && entry.reason != Reason::Nested;
-            // A failure whose retry delay is zero is pending at once, and gives the slot back as if it waited.
+            // A failure whose retry delay is zero is pending at once, and gives the slot back as if it
+            // waited.
             let retries = entry.to.is_timed() || entry.to == State::Pending && entry.reason == Reason::Failed;
             if (entry.to.is_final() || waits || retries && !lane.is_strict())
                 && let Some(since) = slot_since.take()
