@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -258,8 +258,14 @@ impl Running {
         }
     }
 
+    /// Sends a signal. After `STOP` it waits until the process has stopped: until one of its threads has
+    /// handled the signal, the others go on.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.pid()).unwrap(), signal).unwrap();
+        let pid = Pid::from_raw(self.pid()).unwrap();
+        kill_process(pid, signal).unwrap();
+        if signal == Signal::STOP {
+            waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
+        }
     }
 
     /// Waits until it ends by itself.
